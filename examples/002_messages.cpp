@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
       comm.send(std::vector<double>(std::size_t(rank), 0.5), 0, /*tag=*/7);
     } else {
       std::int64_t numbers = 0;
-      for (int i = 1; i < size; ++i) numbers += comm.template recv<double>(tutti::any_source, 7).size();
+      for (int i = 1; i < size; ++i) numbers += tutti::recv<double>(comm, tutti::any_source, 7).size();
       std::printf("rank 0 received %lld numbers\n", static_cast<long long>(numbers));
     }
 

@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
     std::int64_t first = comm.exscan(std::int64_t{rank + 1}, tutti::sum);
     if (rank == 0) first = 0;
     if (rank == size - 1) comm.send(std::vector<std::int64_t>{first}, 0);
-    if (speaks) std::printf("the last rank begins at row %d\n", int(comm.template recv<std::int64_t>(size - 1)(0)));
+    if (speaks) std::printf("the last rank begins at row %d\n", int(tutti::recv<std::int64_t>(comm, size - 1)(0)));
 
     // The largest value and the rank that has it.
     auto const best = comm.all_reduce(tutti::Located(rank % 3, rank), tutti::max_location);

@@ -22,21 +22,19 @@ using Ranks = tutti::Threads;
 
 int main(int argc, char** argv) {
   return tutti::launch<Ranks>(argc, argv, [](auto& comm) {
-    std::int64_t const total = 120000;
-    std::size_t const ranks = std::size_t(comm.size());
-    std::int64_t const first = total * comm.rank() / comm.size(), end = total * (comm.rank() + 1) / comm.size();
-    std::vector<std::uint32_t> mine;  // the same numbers together for any number of ranks
-    for (std::int64_t i = first; i < end; ++i) mine.push_back(std::uint32_t(i) * 2654435761u ^ 0x5bd1e995u);
+    int const total = 120000, ranks = comm.size();
+    int const first = total * comm.rank() / ranks, count = total * (comm.rank() + 1) / ranks - first;
+    tutti::Tensor<std::uint32_t> mine({count}), samples({ranks});  // the same numbers together for any number of ranks
+    for (int i = 0; i < count; ++i) mine(i) = (first + i) * 2654435761u ^ 0x5bd1e995u;
     std::sort(mine.begin(), mine.end());
 
-    std::vector<std::uint32_t> samples;
-    for (std::size_t i = 0; i < ranks; ++i) samples.push_back(mine[i * mine.size() / ranks]);
+    for (int i = 0; i < ranks; ++i) samples(i) = mine(i * count / ranks);
     auto all = comm.all_gather(samples);  // (ranks, ranks)
     std::sort(all.begin(), all.end());
 
     std::vector<std::int64_t> counts;  // of what goes to each rank: what is below its upper bound, and not taken yet
     auto from = mine.begin();
-    for (std::size_t r = 0; r < ranks; ++r) {
+    for (int r = 0; r < ranks; ++r) {
       auto const to = r + 1 == ranks ? mine.end() : std::lower_bound(from, mine.end(), all.begin()[(r + 1) * ranks]);
       counts.push_back(to - from);
       from = to;
@@ -47,11 +45,11 @@ int main(int argc, char** argv) {
 
     // Where this rank's numbers stand among all, and what stands at three places.
     std::int64_t const begin = comm.exscan_value(sorted.size(), tutti::sum) * (comm.rank() != 0);
-    for (std::int64_t const place : {std::int64_t{0}, total / 2, total - 1}) {
+    for (int const place : {0, total / 2, total - 1}) {
       bool const here = place >= begin && place < begin + sorted.size();
       std::uint32_t number = here ? sorted(place - begin) : 0;
       comm.reduce(number, tutti::max);
-      if (comm.rank() == 0) std::printf("number %d of %d: %u\n", int(place), int(total), number);
+      if (comm.rank() == 0) std::printf("number %d of %d: %u\n", place, total, number);
     }
     int ordered = std::is_sorted(sorted.begin(), sorted.end());
     comm.reduce(ordered, tutti::min);

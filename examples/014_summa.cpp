@@ -9,7 +9,6 @@
 
 #include <tutti/backend/any.hpp>
 
-#include <cstdint>
 #include <cstdio>
 
 #if TUTTI_WITH_MPI
@@ -20,41 +19,41 @@ using Ranks = tutti::Threads;
 
 int main(int argc, char** argv) {
   return tutti::launch<Ranks>(argc, argv, [](auto& comm) {
-    constexpr std::int64_t n = 96, panel = 8;
+    constexpr int n = 96, panel = 8;
     int down = 1;
     for (int d = 1; d * d <= comm.size(); ++d)
       if (comm.size() % d == 0 && n / panel % d == 0 && n / panel % (comm.size() / d) == 0) down = d;
     auto grid = comm.mesh({{"row", down}, {"column", comm.size() / down}});
-    std::int64_t const rows = n / grid.size("row"), columns = n / grid.size("column");
-    std::int64_t const top = rows * grid.coordinate("row"), left = columns * grid.coordinate("column");
+    int const rows = n / grid.size("row"), columns = n / grid.size("column");
+    int const top = rows * grid.coordinate("row"), left = columns * grid.coordinate("column");
 
     tutti::Tensor<double> a({rows, columns}), b({rows, columns});
     auto c = tutti::zeros<double>({rows, columns});
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < columns; ++j) {
-        a(i, j) = 1.0 / double(top + i + left + j + 1);
-        b(i, j) = double((top + i) * (left + j) % 7) - 3;
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < columns; ++j) {
+        a(i, j) = 1.0 / (top + i + left + j + 1);
+        b(i, j) = (top + i) * (left + j) % 7 - 3;
       }
 
     auto& along_row = grid["column"];  // ranks that share rows
     auto& along_column = grid["row"];
     tutti::Tensor<double> a_panel({rows, panel}), b_panel({panel, columns});
-    for (std::int64_t k = 0; k < n; k += panel) {
-      int const a_owner = int(k / columns), b_owner = int(k / rows);
+    for (int k = 0; k < n; k += panel) {
+      int const a_owner = k / columns, b_owner = k / rows;
       if (along_row.rank() == a_owner) copy(a.slice(1, k - left, k - left + panel), a_panel);
       if (along_column.rank() == b_owner) copy(b.slice(0, k - top, k - top + panel), b_panel);
       along_row.broadcast(a_panel, a_owner);
       along_column.broadcast(b_panel, b_owner);
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t p = 0; p < panel; ++p)
-          for (std::int64_t j = 0; j < columns; ++j) c(i, j) += a_panel(i, p) * b_panel(p, j);
+      for (int i = 0; i < rows; ++i)
+        for (int p = 0; p < panel; ++p)
+          for (int j = 0; j < columns; ++j) c(i, j) += a_panel(i, p) * b_panel(p, j);
     }
 
-    for (std::int64_t const place : {std::int64_t{0}, n / 2, n - 1}) {  // the order of sums is that of one rank
+    for (int const place : {0, n / 2, n - 1}) {  // the order of sums is that of one rank
       bool const here = place >= top && place < top + rows && place >= left && place < left + columns;
       double value = here ? c(place - top, place - left) : -1e300;
       comm.reduce(value, tutti::max);
-      if (comm.rank() == 0) std::printf("C(%d, %d) = %.17g\n", int(place), int(place), value);
+      if (comm.rank() == 0) std::printf("C(%d, %d) = %.17g\n", place, place, value);
     }
   });
 }

@@ -2,7 +2,7 @@
 // Floats in and floats out, with batch norm: a network learns a surface from points with noise, on any number of ranks.
 // What batch norm saw on average is a state, averaged over the ranks, which evaluation reads.
 
-#include <tutti/backend/threads.hpp>
+#include <tutti/backend/any.hpp>
 #include <tutti/nn.hpp>
 #include <tutti/optim.hpp>
 #include <tutti/train/train_step.hpp>
@@ -54,7 +54,7 @@ Surface make_parameters(SquaredError::Config const&) {
 }
 
 int main(int argc, char** argv) {
-  return launch<Threads>(argc, argv, [](auto& comm) {
+  return with_backend("auto", argc, argv, [](auto& comm) {
     auto const rows = batch / comm.size();
     exec::Context context(comm.context_options());
     train::TrainStep<SquaredError> step(context, {}, {}, {.batch = rows, .evaluation_batch = 4});
@@ -62,12 +62,12 @@ int main(int argc, char** argv) {
     step.connect(parallel::data_parallel(comm));
     auto const height = [](float a, float b) { return std::sin(2 * a) * b; };
     auto x = empty<float>({rows, 2}), y = empty<float>({rows, 1});
-    Mt19937 random(comm.rank());
     for (int i = 1; i <= 1200; ++i) {
-      random.fill_uniform(x.elements(), -1, 1);
-      random.fill_uniform(y.elements(), -0.05f, 0.05f);
+      CounterRandom{1, i}.fill_uniform(x.elements(), -1, 1, 2 * rows * comm.rank());
+      CounterRandom{2, i}.fill_uniform(y.elements(), -0.05f, 0.05f, rows * comm.rank());
       for (std::int64_t row = 0; row < rows; ++row) y(row, 0) += height(x(row, 0), x(row, 1));
-      step({{"x", x}, {"y", y}}, 0.01 * (1 - i / 1201.0));
+      auto const result = step({{"x", x}, {"y", y}}, 0.01 * (1 - i / 1201.0));
+      if (comm.rank() == 0 && i % 50 == 1) std::fprintf(stderr, "step %d: loss %.7f\n", i, result.loss);
     }
     auto points = empty<float>({4, 2}), right = empty<float>({4, 1});
     float at = 0;

@@ -2,17 +2,16 @@
 // Two networks against each other, each with an optimizer of its own (Goodfellow et al., 2014): a generator makes
 // numbers of noise, a discriminator tells them from real ones. Two programs share one state.
 
+#include <tutti/backend/any.hpp>
 #include <tutti/nn.hpp>
 #include <tutti/optim.hpp>
 #include <tutti/parallel.hpp>
-#include <tutti/tutti.hpp>
 
 #include <cmath>
 #include <cstdio>
 
 using namespace tutti;
 using graph::Var;
-
 constexpr std::int64_t batch = 128, hidden = 16;
 
 struct Network {
@@ -27,7 +26,7 @@ struct Gan {
 };
 
 int main(int argc, char** argv) {
-  return launch<Threads>(argc, argv, [](auto& comm) {
+  return with_backend("auto", argc, argv, [](auto& comm) {
     Gan const gan{network(2), network(1)};
     std::int64_t const rows = batch / comm.size();
     optim::AdamW const adamw{.beta1 = 0.5, .beta2 = 0.99};
@@ -57,18 +56,19 @@ int main(int argc, char** argv) {
     graph::Executor make(context, second, state, {.port = ranks.port.get()});
     auto noise = empty<float>({rows, 2}), real = empty<float>({rows, 1});
     double mean = 0, square = 0;  // of what is made in the last steps
-    for (int i = 1; i <= 2000; ++i) {
-      Mt19937 random(i * comm.size() + comm.rank());
-      random.fill_normal(noise.elements());
-      random.fill_normal(real.elements(), 3, 0.5f);
+    for (int i = 1; i <= 1000; ++i) {
+      CounterRandom{1, i}.fill_normal(noise.elements(), 0, 1, 2 * rows * comm.rank());
+      CounterRandom{2, i}.fill_normal(real.elements(), 3, 0.5f, rows * comm.rank());
       for (graph::Executor* program : {&tell, &make}) {
         program->set("noise", noise.view());
         if (program == &tell) program->set("real", real.view());
         optim::set_step(*program, adamw, 0.002, i);
         program->run();
       }
+      if (comm.rank() == 0 && i % 50 == 1)
+        std::fprintf(stderr, "step %d: loss %.7f %.7f\n", i, tell.value("loss"), make.value("loss"));
       for (float const x : make.output<float>("made"))
-        if (i > 1800) mean += x / (200.0 * batch), square += x * x / (200.0 * batch);
+        if (i > 800) mean += x / (200.0 * batch), square += x * x / (200.0 * batch);
     }
     comm.all_reduce(mean, sum);
     comm.all_reduce(square, sum);

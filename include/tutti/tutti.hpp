@@ -50,6 +50,7 @@
 #include <tutti/comm/misuse.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/shape.hpp>
+#include <tutti/tensor/row_major.hpp>
 #include <tutti/tensor/view.hpp>
 #include <tutti/tensor/foreign.hpp>
 #include <tutti/tensor/tensor.hpp>

@@ -38,6 +38,10 @@ TEST_CASE("A rank finds ranks, tags and overlaps that cannot be, alone") {
   CHECK(refusal([](Checks c) { c.check_rank("root", 2); }) == "fits");
   CHECK(refusal([](Checks c) { c.check_rank("root", 3); }) ==
         "invalid argument: root 3 does not exist. Ranks are 0 to 2");
+  CHECK(refusal([](Checks c) { c.check_rank("root", proc_null); }) ==
+        "invalid argument: root -2 (proc_null) does not exist. Ranks are 0 to 2");
+  CHECK(refusal([](Checks c) { c.check_rank("destination rank", any_source); }) ==
+        "invalid argument: destination rank -1 (any_source) does not exist. Ranks are 0 to 2");
   CHECK(refusal([](Checks c) { c.check_source(any_source, any_tag); }) == "fits");
   CHECK(refusal([](Checks c) { c.check_source(-7, 0); }) ==
         "invalid argument: source rank -7 does not exist. Ranks are 0 to 2");

@@ -110,6 +110,78 @@ TEST_CASE("reductions take axes in any order and from the end, and keep them whe
   REQUIRE_ERROR(reduce_mean(v, {2}), ErrorKind::shape, "every axis must stand once and be below the rank");
 }
 
+TEST_CASE("functions made of several operations refuse in their own names") {
+  Builder b;
+  Var const v = b.parameter("x", {2, 3}, zeros()), i = b.input("i", DType::int32, {2, 3});
+  auto const told = [](char const* name, auto f) {
+    CAPTURE(name);
+    REQUIRE_ERROR(f(), ErrorKind::shape, std::string("tutti::") + name + ": every axis must stand once");
+  };
+  told("reduce_mean", [&] { return reduce_mean(v, {2}); });
+  told("reduce_mean", [&] { return reduce_mean(v, {0, -2}, KeepAxes::yes); });
+  told("softmax", [&] { return softmax(v, -3); });
+  told("log_softmax", [&] { return log_softmax(v, 2); });
+  told("log_sum_exp", [&] { return log_sum_exp(v, 7); });
+  REQUIRE_ERROR(softmax(i), ErrorKind::dtype, "tutti::softmax: the operand must be of a floating type");
+  REQUIRE_ERROR(log_softmax(i), ErrorKind::dtype, "tutti::log_softmax: the operand must be of a floating type");
+  REQUIRE_ERROR(reduce_mean(i, {0}), ErrorKind::dtype, "tutti::reduce_mean: the operand must be of a floating type");
+  REQUIRE_ERROR(mean_all(i), ErrorKind::dtype, "tutti::mean_all: the operand must be of a floating type");
+}
+
+TEST_CASE("an embedding takes tokens of any shape, with the gradients of each") {
+  nn::Embedding const table = nn::embedding_of(5, 3);
+  for (Shape const& shape : {Shape{}, Shape{4}, Shape{2, 3}, Shape{2, 1, 3}, Shape{0, 2, 2}}) {
+    CAPTURE(to_string(shape));
+    Graph const graph = trace(table, [&](Builder& b, nn::Embedding const& m) {
+      Var const rows = m(b.input("tokens", DType::int32, shape));
+      CHECK(rows.shape() == appended(shape, 3));
+      b.output("rows", rows);
+      b.output("loss", sum_all(rows * rows * rows));
+    });
+    CHECK(check_gradients(graph, {.integers = 5}).worst < 1e-5);
+    Interpreter interpreter(graph);
+    naive::Values tokens(static_cast<std::size_t>(shape.size())), weight = numbers(15), expected;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<double>((i * 3 + 1) % 5);
+      for (std::size_t k = 0; k < 3; ++k) expected.push_back(weight[(i * 3 + 1) % 5 * 3 + k]);
+    }
+    interpreter.set("weight", weight);
+    interpreter.set("tokens", tokens);
+    interpreter.run();
+    CHECK(interpreter.output("rows") == expected);
+  }
+  Builder b;
+  Var const rows = b.parameter("table", {5, 3}, zeros()), positions = b.parameter("positions", {4, 3}, zeros());
+  CHECK(embed(rows, positions, b.input("one", DType::int32, {4})).shape() == Shape{4, 3});
+  CHECK(embed(rows, positions, b.input("more", DType::int32, {2, 2, 3})).shape() == Shape{2, 2, 3, 3});
+  REQUIRE_ERROR(embed(rows, positions, b.input("none", DType::int32, {})), ErrorKind::shape,
+                "tokens must have shape (B, T), or (..., T) in embed");
+  REQUIRE_ERROR(embed(rows, positions, b.input("long", DType::int32, {5})), ErrorKind::shape,
+                "positions must have shape (T or more, C)");
+}
+
+TEST_CASE("the losses of tokens can be weighed one by one") {
+  Builder b;
+  Var const logits = b.parameter("logits", {2, 3, 5}, zeros());
+  Var const targets = b.input("targets", DType::int32, {2, 3}), weights = b.input("weights", DType::float32, {2, 3});
+  Losses const losses = cross_entropy_losses(logits, targets);
+  Var const loss = sum_all(losses.tokens * weights) / sum_all(weights);
+  b.output("mean", losses.mean - mean_all(losses.tokens));
+  b.output("loss", loss);
+  Graph const graph = canonical(b.graph());
+  CHECK(check_gradients(graph, {.integers = 5}).worst < 1e-5);
+  Interpreter interpreter(graph);
+  naive::Values const x = numbers(30);
+  interpreter.set("logits", x);
+  interpreter.set("targets", {0, 1, 2, 3, 4, 0});
+  interpreter.set("weights", {0, 0, 3, 0, 0, 0});  // the third token alone counts
+  interpreter.run();
+  double sum = 0;
+  for (std::size_t k = 10; k < 15; ++k) sum += std::exp(x[k]);
+  CHECK(std::abs(interpreter.output("loss")[0] - (std::log(sum) - x[12])) < 1e-12);
+  CHECK(std::abs(interpreter.output("mean")[0]) < 1e-12);
+}
+
 TEST_CASE("one_hot has a row for every integer, and none for what is no class") {
   Builder b;
   b.output("y", one_hot(b.input("i", DType::int32, {2, 2}), 3));

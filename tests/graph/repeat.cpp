@@ -86,6 +86,41 @@ TEST_CASE("gradients through repeat agree with central differences, of a value u
   CHECK(ranks.worst < 1e-6);
 }
 
+TEST_CASE("a loop written by hand carries, slices, captures, and stacks what it keeps") {
+  Builder b;
+  Var const x = b.parameter("x", {2, 4}, zeros()), bias = b.parameter("bias", {4}, zeros());
+  Var const weights = b.parameter("weights", {3, 4, 4}, zeros());
+  auto const loop = [&](bool reversed) {
+    Scan body(b, 3, reversed);                         // three iterations
+    Var const h = body.carry(x);                       // x in the first one, then what the one before has given
+    Var const weight = body.slice(weights, "weight");  // (4, 4): iteration i sees weights[i]
+    Var const next = tanh(linear(h, weight) + bias);   // bias, from outside, is the same in all
+    return body.finish({next}, {next * next});         // .carried[0]: after the last; .outputs[0]: (3, 2, 4)
+  };
+  Scanned const forward = loop(false), backward = loop(true);
+  CHECK(forward.carried[0].shape() == Shape{2, 4});
+  CHECK(forward.outputs[0].shape() == Shape{3, 2, 4});
+  auto const last = [](Var stacked, std::int64_t i) {
+    return reshape(slice(stacked, {i, 0, 0}, {i + 1, 2, 4}), Shape{2, 4});
+  };
+  Var const same = last(forward.outputs[0], 2) - forward.carried[0] * forward.carried[0];
+  Var const first = last(backward.outputs[0], 0) - backward.carried[0] * backward.carried[0];
+  b.output("same", sum_all(same * same) + sum_all(first * first));
+  b.output("loss", sum_all(forward.carried[0]) + sum_all(forward.outputs[0] * backward.outputs[0]));
+  Graph const graph = canonical(b.graph());
+  GradientCheck const result = check_gradients(graph, {.samples = 6});
+  INFO(result.where);
+  CHECK(result.worst < 1e-6);
+  Interpreter interpreter(graph);
+  interpreter.set("x", naive::Values(8, 0.5));
+  interpreter.set("bias", naive::Values(4, 0.25));
+  naive::Values values(48);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i));
+  interpreter.set("weights", values);
+  interpreter.run();
+  CHECK(interpreter.output("same")[0] == 0);
+}
+
 TEST_CASE("a repeat within a repeat differentiates") {
   struct Inner {
     BOOST_HANA_DEFINE_STRUCT(Inner, (Param, weight));

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tutti/io/file.hpp>
+#include <tutti/io/npy.hpp>
+#include <tutti/io/safetensors.hpp>
+#include <tutti/io/token_shard.hpp>
 
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -81,6 +84,33 @@ TEST_CASE("refusals of the operating system name the path and the reason") {
   REQUIRE_ERROR(io::map_file(folder.path()), ErrorKind::io, "not a regular file");
   REQUIRE_ERROR(io::write_file(folder.path(), "x"), ErrorKind::io, "not a regular file");
   REQUIRE_ERROR(io::write_file(folder / "none/a", "x"), ErrorKind::io, "No such file");
+}
+
+TEST_CASE("files that cannot be opened are told of at the line of who asked for them") {
+  test::ScratchFolder const folder;
+  auto const at_this_line = [](auto&& ask, unsigned line) {
+    try {
+      ask();
+    } catch (Error const& error) {
+      CAPTURE(error.what());
+      CHECK(test::contains(error.where().file_name(), "file.cpp"));
+      CHECK(error.where().line() == line);
+      return;
+    }
+    FAIL("must be refused");
+  };
+  std::string const none = folder / "none";
+  at_this_line([&] { io::map_file(none); }, __LINE__);
+  at_this_line([&] { io::load_file(none); }, __LINE__);
+  at_this_line([&] { io::read_file(none); }, __LINE__);
+  at_this_line([&] { io::map_file(folder.path()); }, __LINE__);
+  at_this_line([&] { io::write_file(none + "/a", "x"); }, __LINE__);
+  at_this_line([&] { io::write_file(folder.path(), "x"); }, __LINE__);
+  at_this_line([&] { io::read_npy<float>(none); }, __LINE__);
+  at_this_line([&] { io::read_npy_header(none); }, __LINE__);
+  at_this_line([&] { io::write_npy(none + "/a", Tensor<float>({1})); }, __LINE__);
+  at_this_line([&] { io::Safetensors(std::string(none)); }, __LINE__);
+  at_this_line([&] { io::TokenShard(std::string(none)); }, __LINE__);
 }
 
 TEST_CASE("a write that the system cuts short is an error that leaves the old file") {

@@ -55,6 +55,8 @@ TEST_CASE("a fill is a pure function of seed, stream and index: any split gives 
 
 TEST_CASE("seeds and streams differ, and 64-bit ones use all their bits") {
   CounterRandom const base{1, 1};
+  CHECK(CounterRandom{std::int64_t{1}, short{1}} == base);
+  CHECK(CounterRandom{-1, 0}.seed == ~std::uint64_t{0});
   for (CounterRandom const& other :
        {CounterRandom{2, 1}, CounterRandom{1, 2}, CounterRandom{1 + (std::uint64_t{1} << 32), 1},
         CounterRandom{1, 1 + (std::uint64_t{1} << 32)}}) {

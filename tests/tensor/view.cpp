@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/tensor/row_major.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/tensor/view.hpp>
 
@@ -6,6 +7,7 @@
 #include "support/test_device.hpp"
 
 #include <cstdint>
+#include <set>
 #include <type_traits>
 #include <vector>
 
@@ -220,6 +222,41 @@ TEST_CASE("element access is checked in debug builds") {
   REQUIRE_ERROR(t(0), ErrorKind::out_of_range, "element (0)");
   REQUIRE_ERROR(t(0, 0, 0), ErrorKind::out_of_range, "element (0, 0, 0)");
   REQUIRE_ERROR(t(), ErrorKind::out_of_range, "element ()");
+}
+
+TEST_CASE("views of any strides become containers, in row-major order") {
+  Tensor<std::int32_t> t({2, 3, 2});
+  for (std::int32_t i = 0; i < 12; ++i) t.data()[i] = i;
+  CHECK(std::vector<std::int32_t>(t.slice(1, 0, 2)) == std::vector<std::int32_t>{0, 1, 2, 3, 6, 7, 8, 9});
+  CHECK(std::vector<std::int32_t>(t.transpose()) ==
+        std::vector<std::int32_t>{0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11});
+  CHECK(std::set<std::int32_t>(t.slice(2, 1, 2)) == std::set<std::int32_t>{1, 3, 5, 7, 9, 11});
+  CHECK(std::vector<std::int32_t>(t[1][2].slice(0, 1, 2)) == std::vector<std::int32_t>{11});
+  CHECK(std::vector<std::int32_t>(t.slice(0, 0, 1).slice(1, 0, 1).broadcast({2, 2, 2})) ==
+        std::vector<std::int32_t>{0, 1, 0, 1, 0, 1, 0, 1});
+  CHECK(std::vector<std::int32_t>(t.slice(1, 1, 1)).empty());
+  TensorView<std::int32_t const> const read = t.slice(2, 0, 1);
+  CHECK(std::vector<std::int32_t>(read) == std::vector<std::int32_t>{0, 2, 4, 6, 8, 10});
+}
+
+TEST_CASE("a loop over a view that is not contiguous is refused at its own line, and says what to do") {
+  Tensor<float> t({2, 3});
+  t.fill(1);
+  float sum = 0;
+  for (float e : t.slice(0, 1, 2)) sum += e;
+  CHECK(sum == 3);
+  unsigned line = 0;
+  try {
+    line = __LINE__ + 1;
+    for (float e : t.slice(1, 0, 2)) sum += e;
+    FAIL("the loop must be refused");
+  } catch (Error const& error) {
+    CHECK(error.kind() == ErrorKind::shape);
+    CHECK(test::contains(error.what(), "view of shape (2, 2) is not contiguous. Use clone(view)"));
+    CHECK(error.where().line() == line);
+    CHECK(test::contains(error.where().file_name(), "view.cpp"));
+  }
+  CHECK(sum == 3);
 }
 
 TEST_CASE("views of device memory move no byte") {

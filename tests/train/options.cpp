@@ -159,6 +159,22 @@ TEST_CASE("unknown flags and values that are no numbers leave with code 2 and th
   }
 }
 
+TEST_CASE("a program is called what it was started as, in sentences and in --help") {
+  auto const text = [](std::vector<char const*> words) {
+    words.insert(words.begin(), "/somewhere/my_trainer");
+    return parse(static_cast<int>(words.size()), words.data()).text;
+  };
+  std::string const refused = text({"--stepz", "3"}), help = text({"--help"});
+  CHECK(refused.starts_with("my_trainer: "));
+  CHECK(test::contains(refused, "See my_trainer --help for the flags."));
+  CHECK(test::contains(help, "my_trainer [OPTIONS]"));
+  CHECK(!test::contains(refused + help, "train_gpt2"));
+  CHECK(!test::contains(help, "Trains a GPT-2"));
+  std::string const file = config_file(R"({"stepz": 5})");
+  REQUIRE_ERROR(text({"--config", file.c_str()}), ErrorKind::configuration, "is no flag of my_trainer. See my_trainer");
+  REQUIRE_ERROR(text({"--data", "x", "--steps", "-1"}), ErrorKind::configuration, "tutti::train_model: ");
+}
+
 TEST_CASE("--help names every flag and leaves with code 0") {
   Parsed const parsed = parse_words({"--help"});
   CHECK(parsed.leave);

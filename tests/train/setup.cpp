@@ -18,6 +18,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
+struct OwnConfig {  // of a model from outside the library
+  std::int64_t vocabulary = 257;
+};
+struct ApartConfig {
+  std::int64_t document_mark = -1;
+};
+
 struct Data {
   fs::path folder = fs::temp_directory_path() / ("tutti-setup-" + std::to_string(::getpid()));
   Data() {
@@ -99,6 +106,9 @@ TEST_CASE("whole documents need a tokenizer, and what cannot keep them apart is 
   CHECK(s.train->leaves_out_targets());
   CHECK(std::get<nn::Gpt2Config>(choose_model(s).config).document_mark == 256);
   CHECK(checkpoint_facts(s, 1, 1).at("settings").at("pack") == "documents");
+  require_documents_apart(s, ApartConfig{.document_mark = 256});
+  REQUIRE_ERROR(require_documents_apart(s, OwnConfig{}), ErrorKind::configuration, "has no document_mark");
+  REQUIRE_ERROR(require_documents_apart(s, ApartConfig{}), ErrorKind::configuration, "document_mark is not 256");
   REQUIRE_ERROR(with({"--attention-dropout", "0.1"}), ErrorKind::configuration, "with --attention-dropout");
   REQUIRE_ERROR(with({"--tensor-parallel", "2"}, 2), ErrorKind::configuration, "for --tensor-parallel");
 }
@@ -437,4 +447,18 @@ TEST_CASE("a model that is given a second time must be the same") {
   };
   CHECK(from_file("60").model.vocabulary == 60);
   REQUIRE_ERROR(from_file("1000"), ErrorKind::configuration, "--vocabulary 1000");
+}
+
+TEST_CASE("a model from outside the library is described by what its configuration says") {
+  struct Tokens {
+    std::int64_t vocabulary = 256;
+  };
+  struct Positions {
+    std::int64_t vocabulary = 9, max_tokens = 32;
+  };
+  struct Nothing {};
+  CHECK(facts_of(Tokens()).origin == "this program");
+  CHECK(facts_of(Tokens()).sizes == "vocabulary 256");
+  CHECK(facts_of(Positions()).sizes == "vocabulary 9, 32 positions");
+  CHECK(facts_of(Nothing()).sizes == "sizes of its own");
 }

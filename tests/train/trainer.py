@@ -615,6 +615,13 @@ def case_own_model(bench):
     bench.run("threads", 1, gpt2, "--batch", "2", "--steps", "2")
     said = train(bench.folder / "other", "--backend", "threads", "--resume", str(gpt2 / "checkpoints" / "step_00000002"), code=1)
     check("of architecture gpt2" in said, said)
+    packed = bench.folder / "packed"
+    packed.mkdir()
+    (packed / "text.txt").write_text("A sentence of a document.<|endoftext|>Another one, of another document." * 50)
+    subprocess.run([bench.args.prepare, "--input", str(packed / "text.txt"), "--vocabulary", "300", "--out", str(packed)],
+                   check=True, capture_output=True, timeout=LIMIT)
+    said = train(bench.folder / "apart", "--data", str(packed), "--backend", "threads", "--pack", "documents", "--sequence", "16", code=1)
+    check("configuration has no document_mark" in said and "Setup::document_mark" in said, said)
 
 
 def case_module(bench):

@@ -52,7 +52,7 @@ class CallChecks {
   }
 
   void check_rank(char const* what, int r) const {
-    if (r < 0 || r >= size_) refuse(concat(what, " ", r, " does not exist. Ranks are 0 to ", size_ - 1));
+    if (r < 0 || r >= size_) refuse(concat(what, " ", rank_text(r), " does not exist. Ranks are 0 to ", size_ - 1));
   }
   void check_tag(int tag) const {
     if (tag < 0 || tag > 32767) refuse(concat("tag ", tag, " is outside 0 to 32767"));

@@ -35,6 +35,11 @@ struct MessageInfo {
 
 namespace comm {
 
+/// A rank for a sentence, with the name of what stands in the place of one.
+template <class = void>
+std::string rank_text(int rank) {
+  return concat(rank, rank == any_source ? " (any_source)" : rank == proc_null ? " (proc_null)" : "");
+}
 template <class = void>
 std::string not_received(int to, int tag) {
   return concat("rank ", to, " has not received the message with tag ", tag);

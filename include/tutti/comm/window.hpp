@@ -99,6 +99,9 @@ class Window {
       answers_.push_back({to.data(), to.size(), target});
     }
   }
+  void get(T& value, int target, std::int64_t at = 0, Where where = std::source_location::current()) {
+    get(TensorView<T>(&value, Shape{1}), target, at, where);
+  }
   /// Elements [at, at + size of x) of `target` = themselves op x, where op is sum, prod, min or max.
   template <comm::Buffer X, class Op = Sum>
   void accumulate(X const& x, int target, std::int64_t at = 0, Op const& = {},
@@ -173,7 +176,8 @@ class Window {
   void check_rank(char const* operation, int rank, Where where) const {
     if (rank < 0 || rank >= comm_.size(where))
       throw Error(ErrorKind::invalid_argument, operation,
-                  concat("target rank ", rank, " does not exist. Ranks are 0 to ", comm_.size() - 1), where)
+                  concat("target rank ", comm::rank_text(rank), " does not exist. Ranks are 0 to ", comm_.size() - 1),
+                  where)
           .with_rank(comm_.rank());
   }
   /// The elements of a buffer, checked.

@@ -154,13 +154,22 @@ constexpr Var attention(Var qkv, int heads, int kv_heads, Where where = Where::c
 constexpr Var attention(Var qkv, int heads, Where where = Where::current()) {
   return attention(qkv, heads, heads, where);
 }
-/// Rows of table (V, C) for tokens (B, T): (B, T, C).
+/// Rows of table (V, C) for tokens (...) of any shape, a scalar too: (..., C).
 constexpr Var embed(Var table, Var tokens, Where where = Where::current()) {
-  return detail::composite(Op::embedding, {tokens, table}, {}, {}, where);
+  Shape const shape = tokens.shape(where);
+  if (shape.rank() == 2) return detail::composite(Op::embedding, {tokens, table}, {}, {}, where);
+  Var const row = reshape(tokens, Shape{1, shape.size()}, where);  // the operation takes (B, T)
+  Var const rows = detail::composite(Op::embedding, {row, table}, {}, {}, where);
+  return reshape(rows, appended(shape, rows.shape()[2]), where);
 }
-/// Rows of the table plus learned positions (T or more, C).
+/// Rows of the table plus learned positions (T or more, C), for tokens (..., T).
 constexpr Var embed(Var table, Var positions, Var tokens, Where where = Where::current()) {
-  return detail::composite(Op::embedding, {tokens, table, positions}, {}, {}, where);
+  Shape const shape = tokens.shape(where);
+  if (shape.rank() == 2 || shape.rank() == 0)  // a scalar has no place among the positions: refused
+    return detail::composite(Op::embedding, {tokens, table, positions}, {}, {}, where);
+  Var const sequences = reshape(tokens, Shape{leading(shape).size(), last(shape)}, where);
+  Var const rows = detail::composite(Op::embedding, {sequences, table, positions}, {}, {}, where);
+  return reshape(rows, appended(shape, rows.shape()[2]), where);
 }
 
 /// The mean over tokens, and each token's own loss: 0 where its target is ignored.

@@ -158,6 +158,7 @@ constexpr Replications combined(Operands const& in) {
   return result;
 }
 
+inline constexpr char axes_rule[] = "every axis must stand once and be below the rank of the operand";
 constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) {
   List<std::int64_t> kept;
   for (int axis = 0; axis < in.shape(0).rank(); ++axis)
@@ -165,7 +166,7 @@ constexpr Shape reduced(Operands const& in, std::span<std::int64_t const> axes) 
   std::int64_t previous = -1;
   for (std::int64_t axis : axes) {
     if (axis <= previous || axis >= in.shape(0).rank())
-      refuse(in.where, in.draft.op, "every axis must stand once and be below the rank of the operand", in.shape(0));
+      refuse(in.where, in.draft.op, axes_rule, in.shape(0));
     previous = axis;
   }
   return Shape(kept);

@@ -105,7 +105,7 @@ constexpr Shape composite_shape(Operands const& in, List<Type>& more) {
     case Op::embedding: {
       in.indices(0);
       Shape const& table = in.shape(1);
-      if (x.rank() != 2) refuse(where, op, "tokens must have shape (B, T)", x);
+      if (x.rank() != 2) refuse(where, op, "tokens must have shape (B, T), or (..., T) in embed", x);
       if (table.rank() != 2) refuse(where, op, "the table must have shape (V, C)", table);
       if (in.count() == 3) {
         in.same_dtype(1, 3);

@@ -97,8 +97,29 @@ constexpr Var reduce_max(Var x, Axes axes, KeepAxes keep, Where where = Where::c
 constexpr Var reduce_max(Var x, Axes axes, Where where = Where::current()) {
   return reduce_max(x, axes, KeepAxes::no, where);
 }
+namespace detail {
+/// What functions made of several reductions refuse in their own name. Errors: shape, dtype.
+constexpr void require_floating(char const* who, Var x, Where where) {
+  if (!is_floating(x.dtype(where)))
+    refuse(where, who, "the operand must be of a floating type; convert it", x.dtype(), DType::float32);
+}
+constexpr void require_axes(char const* who, Var x, Axes axes, Where where) {
+  Shape const shape = x.shape(where);
+  List<std::int64_t> places = listed(axes);
+  for (std::int64_t& axis : places) axis += axis < 0 ? shape.rank() : 0;
+  std::sort(places.begin(), places.end());
+  std::int64_t previous = -1;
+  for (std::int64_t const axis : places) {
+    if (axis <= previous || axis >= shape.rank()) refuse(where, who, axes_rule, shape);
+    previous = axis;
+  }
+}
+}  // namespace detail
+
 /// Sums in the type of x, which must be floating: divided by the number of what was summed. Zero for no elements.
 constexpr Var reduce_mean(Var x, Axes axes, KeepAxes keep, Where where = Where::current()) {
+  detail::require_floating("reduce_mean", x, where);
+  detail::require_axes("reduce_mean", x, axes, where);
   Var const sum = reduce_sum(x, axes, keep, where);
   std::int64_t const sums = sum.shape().size(), count = sums > 0 ? x.shape().size() / sums : 0;
   return Operand(sum, where) * (1.0 / static_cast<double>(count > 0 ? count : 1));
@@ -112,6 +133,7 @@ constexpr Var sum_all(Var x, Where where = Where::current()) {
   return reduce(Op::reduce_sum, x, std::move(axes), where);
 }
 constexpr Var mean_all(Var x, Where where = Where::current()) {
+  detail::require_floating("mean_all", x, where);
   std::int64_t const count = x.shape(where).size();
   return Operand(sum_all(x, where), where) * (1.0 / static_cast<double>(count > 0 ? count : 1));
 }

@@ -9,6 +9,11 @@
 namespace tutti::graph {
 
 namespace detail {
+/// Errors, in the name of who was called: dtype, unless x is floating; shape, for an axis that is not there.
+constexpr void require_probabilities(char const* who, Var x, std::int64_t axis, Where where) {
+  require_floating(who, x, where);
+  require_axes(who, x, {axis}, where);
+}
 /// x less its largest element along the axis: exponentials of it do not overflow. The largest has no gradient of its
 /// own, since what follows does not depend on it.
 constexpr Var less_largest(Var x, std::int64_t axis, Where where) {
@@ -19,17 +24,20 @@ constexpr Var less_largest(Var x, std::int64_t axis, Where where) {
 /// log(sum(exp(x))) along the axis, which is dropped or kept.
 constexpr Var log_sum_exp(Var x, std::int64_t axis = -1, KeepAxes keep = KeepAxes::no,
                           Where where = Where::current()) {
+  detail::require_probabilities("log_sum_exp", x, axis, where);
   Var const largest = stop_gradient(reduce_max(x, {axis}, keep, where), where);
   Var const sum = reduce_sum(exp(detail::less_largest(x, axis, where), where), {axis}, keep, where);
   return Operand(log(sum, where), where) + Operand(largest, where);
 }
 /// exp(x) / sum(exp(x)) along the axis, of x's shape.
 constexpr Var softmax(Var x, std::int64_t axis = -1, Where where = Where::current()) {
+  detail::require_probabilities("softmax", x, axis, where);
   Var const e = exp(detail::less_largest(x, axis, where), where);
   return Operand(e, where) / Operand(reduce_sum(e, {axis}, KeepAxes::yes, where), where);
 }
 /// log(softmax(x)), also where softmax(x) is too small for its type.
 constexpr Var log_softmax(Var x, std::int64_t axis = -1, Where where = Where::current()) {
+  detail::require_probabilities("log_softmax", x, axis, where);
   Var const shifted = detail::less_largest(x, axis, where);
   Var const sum = reduce_sum(exp(shifted, where), {axis}, KeepAxes::yes, where);
   return Operand(shifted, where) - Operand(log(sum, where), where);

@@ -56,9 +56,10 @@ class Descriptor {
   int value_;
 };
 
-inline Descriptor open_to_read(std::string const& path, char const* operation, int flags = 0) {
+inline Descriptor open_to_read(std::string const& path, char const* operation, std::source_location where,
+                               int flags = 0) {
   int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
-  if (descriptor < 0) throw_errno(operation, "cannot open '" + path + "'. Check the path and its permissions");
+  if (descriptor < 0) throw_errno(operation, "cannot open '" + path + "'. Check the path and its permissions", where);
   return Descriptor(descriptor);
 }
 
@@ -83,10 +84,11 @@ inline bool file_exists(std::string const& path) noexcept {
 
 /// The bytes of a file, a pipe or a device, to its end.
 /// Errors: io, with the path and the operating system's reason.
-inline std::string read_file(std::string const& path) {
-  detail::Descriptor const file = detail::open_to_read(path, "read_file");
+inline std::string read_file(std::string const& path,
+                             std::source_location where = std::source_location::current()) {
+  detail::Descriptor const file = detail::open_to_read(path, "read_file", where);
   struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) detail::throw_errno("read_file", "cannot examine '" + path + "'");
+  if (::fstat(file.get(), &facts) != 0) detail::throw_errno("read_file", "cannot examine '" + path + "'", where);
   std::string text;
   if (S_ISREG(facts.st_mode)) text.reserve(static_cast<std::size_t>(facts.st_size) + 1);
   std::size_t used = 0;
@@ -95,7 +97,7 @@ inline std::string read_file(std::string const& path) {
     text.resize(used + room);
     ::ssize_t const got = ::read(file.get(), text.data() + used, room);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) detail::throw_errno("read_file", "cannot read '" + path + "'");
+    if (got < 0) detail::throw_errno("read_file", "cannot read '" + path + "'", where);
     if (got == 0) break;
     used += static_cast<std::size_t>(got);
   }
@@ -110,12 +112,12 @@ struct RegularFile {
   std::size_t bytes;
 };
 /// Opening a pipe would wait for its writer, only to refuse it then: that is asked not to wait.
-inline RegularFile open_regular(std::string const& path, char const* operation) {
-  Descriptor file = open_to_read(path, operation, O_NONBLOCK);
+inline RegularFile open_regular(std::string const& path, char const* operation, std::source_location where) {
+  Descriptor file = open_to_read(path, operation, where, O_NONBLOCK);
   struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) throw_errno(operation, "cannot examine '" + path + "'");
+  if (::fstat(file.get(), &facts) != 0) throw_errno(operation, "cannot examine '" + path + "'", where);
   if (!S_ISREG(facts.st_mode))
-    throw Error(ErrorKind::io, operation, "'" + path + "' is not a regular file. Pass the path of a file");
+    throw Error(ErrorKind::io, operation, "'" + path + "' is not a regular file. Pass the path of a file", where);
   return {std::move(file), static_cast<std::size_t>(facts.st_size)};
 }
 
@@ -129,19 +131,20 @@ inline std::string temporary_name(std::string const& path) {
 
 /// The bytes of a regular file in memory of their own: what happens to the file later does not matter, as it does to
 /// `map_file`. Errors: io; out_of_memory.
-inline Storage<Cpu> load_file(std::string const& path) {
-  auto const [file, bytes] = detail::open_regular(path, "load_file");
+inline Storage<Cpu> load_file(std::string const& path,
+                              std::source_location where = std::source_location::current()) {
+  auto const [file, bytes] = detail::open_regular(path, "load_file", where);
   if (bytes == 0) return {};
   Storage<Cpu> storage(Cpu{}, bytes);
   auto* const memory = static_cast<char*>(storage.data());
   for (std::size_t used = 0; used < bytes;) {
     ::ssize_t const got = ::read(file.get(), memory + used, bytes - used);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) detail::throw_errno("load_file", "cannot read '" + path + "'");
+    if (got < 0) detail::throw_errno("load_file", "cannot read '" + path + "'", where);
     if (got == 0)
       throw Error(ErrorKind::io, "load_file",
                   "'" + path + "' ended after " + std::to_string(used) + " of " + std::to_string(bytes) +
-                      " bytes: something shortens it. Wait until it is written");
+                      " bytes: something shortens it. Wait until it is written", where);
     used += static_cast<std::size_t>(got);
   }
   return storage;
@@ -150,14 +153,15 @@ inline Storage<Cpu> load_file(std::string const& path) {
 /// The bytes of a regular file, mapped read-only: pages come from the page cache when touched. An empty file gives
 /// empty storage; without mappings, in WebAssembly, the bytes are read. The file must not shrink while it is mapped:
 /// the operating system answers that with SIGBUS.
-inline Storage<Cpu> map_file(std::string const& path) {
+inline Storage<Cpu> map_file(std::string const& path,
+                             std::source_location where = std::source_location::current()) {
 #if TUTTI_WASM
-  return load_file(path);
+  return load_file(path, where);
 #else
-  auto const [file, bytes] = detail::open_regular(path, "map_file");
+  auto const [file, bytes] = detail::open_regular(path, "map_file", where);
   if (bytes == 0) return {};
   void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (memory == MAP_FAILED) detail::throw_errno("map_file", "cannot map '" + path + "'");
+  if (memory == MAP_FAILED) detail::throw_errno("map_file", "cannot map '" + path + "'", where);
   return Storage<Cpu>(
       Cpu{}, memory, bytes, [](void*, Cpu const&, void* m, std::size_t n) noexcept { ::munmap(m, n); }, nullptr);
 #endif
@@ -208,16 +212,19 @@ inline bool exchange_names(std::string const& one, std::string const& other) {
 /// removed and whatever had the name before is untouched. Permissions follow the process's umask.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path) : path_(std::move(path)) {
+  explicit AtomicFile(std::string path, std::source_location where = std::source_location::current())
+      : path_(std::move(path)) {
     struct stat facts {};
     if (::stat(path_.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
-      throw Error(ErrorKind::io, "AtomicFile", "'" + path_ + "' exists and is not a regular file. Choose another name");
+      throw Error(ErrorKind::io, "AtomicFile", "'" + path_ + "' exists and is not a regular file. Choose another name",
+                  where);
     temporary_ = detail::temporary_name(path_);
     file_ = detail::Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file_.get() < 0) {
       // Not ours: the destructor, had it run, must not remove it. A constructor that throws runs none.
       detail::throw_errno("AtomicFile",
-                          "cannot create '" + temporary_ + "'. Check that the folder exists and may be written");
+                          "cannot create '" + temporary_ + "'. Check that the folder exists and may be written",
+                          where);
     }
   }
   AtomicFile(AtomicFile const&) = delete;
@@ -262,8 +269,9 @@ class AtomicFile {
 };
 
 /// Replaces the file at `path` by `bytes`, through AtomicFile.
-inline void write_file(std::string const& path, std::string_view bytes) {
-  AtomicFile file(path);
+inline void write_file(std::string const& path, std::string_view bytes,
+                       std::source_location where = std::source_location::current()) {
+  AtomicFile file(path, where);
   file.write(bytes);
   file.commit();
 }

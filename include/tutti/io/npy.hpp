@@ -171,7 +171,7 @@ inline NpyHeader parse_npy(std::string_view file, std::string const& path, std::
 /// What is in a file, before its type is known to the program. Errors: io; format.
 inline NpyHeader read_npy_header(std::string const& path,
                                  std::source_location where = std::source_location::current()) {
-  Storage<Cpu> const file = map_file(path);
+  Storage<Cpu> const file = map_file(path, where);
   return detail::parse_npy({static_cast<char const*>(file.data()), file.bytes()}, path, where);
 }
 
@@ -179,7 +179,7 @@ inline NpyHeader read_npy_header(std::string const& path,
 template <class T>
   requires detail::NpyElement<T>
 Tensor<T> read_npy(std::string const& path, std::source_location where = std::source_location::current()) {
-  Storage<Cpu> const storage = map_file(path);
+  Storage<Cpu> const storage = map_file(path, where);
   std::string_view const file(static_cast<char const*>(storage.data()), storage.bytes());
   NpyHeader const header = detail::parse_npy(file, path, where);
   if (header.type != detail::npy_type<T>())
@@ -208,7 +208,8 @@ Tensor<T> read_npy(std::string const& path, std::source_location where = std::so
 /// Version 1.0, in row-major order, at once or not at all (`AtomicFile`). Errors: io.
 template <class T>
   requires detail::NpyElement<std::remove_const_t<T>>
-void write_npy(std::string const& path, TensorView<T> values) {
+void write_npy(std::string const& path, TensorView<T> values,
+               std::source_location where = std::source_location::current()) {
   using Value = std::remove_const_t<T>;
   std::string shape;
   for (std::int64_t const extent : values.shape()) shape += concat(extent, ",");
@@ -216,7 +217,7 @@ void write_npy(std::string const& path, TensorView<T> values) {
                                   "', 'fortran_order': False, 'shape': (", shape, "), }");
   while ((10 + dictionary.size() + 1) % 64 != 0) dictionary += ' ';  // so that the elements are aligned
   dictionary += '\n';
-  AtomicFile file(path);
+  AtomicFile file(path, where);
   file.write(detail::npy_magic);
   char const version_and_length[] = {1, 0, static_cast<char>(dictionary.size() & 0xff),
                                      static_cast<char>(dictionary.size() >> 8)};
@@ -231,8 +232,9 @@ void write_npy(std::string const& path, TensorView<T> values) {
   file.commit();
 }
 template <class T>
-void write_npy(std::string const& path, Tensor<T> const& values) {
-  write_npy(path, values.view());
+void write_npy(std::string const& path, Tensor<T> const& values,
+               std::source_location where = std::source_location::current()) {
+  write_npy(path, values.view(), where);
 }
 
 }  // namespace tutti::io

@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,7 +56,8 @@ inline std::size_t safetensors_rank(DType dtype) noexcept {
 class Safetensors {
  public:
   /// Errors: io; format, with the file, what is wrong with it and what to do.
-  explicit Safetensors(std::string path) : path_(std::move(path)), storage_(map_file(path_)) { parse(); }
+  explicit Safetensors(std::string path, std::source_location where = std::source_location::current())
+      : path_(std::move(path)), storage_(map_file(path_, where)) { parse(); }
 
   std::string const& path() const noexcept { return path_; }
   /// By name. `data` points into the mapping and may be unaligned in files of other writers.

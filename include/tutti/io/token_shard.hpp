@@ -14,6 +14,7 @@
 #include <iterator>
 #include <limits>
 #include <span>
+#include <source_location>
 #include <string>
 #include <utility>
 
@@ -86,7 +87,8 @@ class TokenView {
 class TokenShard {
  public:
   /// Errors: io; format, with the file, what is wrong with it and what to do.
-  explicit TokenShard(std::string path) : path_(std::move(path)), storage_(map_file(path_)) {
+  explicit TokenShard(std::string path, std::source_location where = std::source_location::current())
+      : path_(std::move(path)), storage_(map_file(path_, where)) {
     detail::LlmcHeader const header = detail::read_llmc_header(storage_);
     if (storage_.bytes() < detail::llmc_header_bytes)
       refuse("it has " + std::to_string(storage_.bytes()) + " bytes, fewer than a header of 1024");

@@ -43,7 +43,7 @@ struct Linear {
   }
 };
 
-/// A row for every integer. Shapes  weight (rows, C); tokens (B, T) gives (B, T, C)
+/// A row for every integer. Shapes  weight (rows, C); tokens (...) of any shape gives (..., C)
 struct Embedding {
   BOOST_HANA_DEFINE_STRUCT(Embedding, (Param, weight));
 

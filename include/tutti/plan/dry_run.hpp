@@ -99,10 +99,10 @@ inline int dry_run(Place const& place, train::Options const& options) {
   train::ModelChoice choice;
   bool const done = train::all_succeed(*place.everyone, [&] {
     if (options.algorithm != train::AlgorithmName::ddp)
-      throw Error(ErrorKind::unavailable, "train_gpt2",
+      throw Error(ErrorKind::unavailable, "train_model",
                   "--dry-run plans steps that average gradients. Leave out it or --algorithm diloco");
     if (options.device != train::DeviceName::cpu)
-      throw Error(ErrorKind::unavailable, "train_gpt2",
+      throw Error(ErrorKind::unavailable, "train_model",
                   "--dry-run measures processors. For GPUs describe them in a file, for ./tutti plan --cluster FILE");
     setup =
         train::make_setup(options, place.everyone->size(), [&](train::Setup& s) { choice = train::choose_model(s); });

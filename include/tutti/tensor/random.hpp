@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -31,6 +32,12 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
 struct CounterRandom {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
+
+  constexpr CounterRandom() = default;
+  /// Of whole numbers of any type; negative ones count back from 2^64, as conversion to unsigned has it.
+  template <std::integral Seed, std::integral Stream>
+  constexpr CounterRandom(Seed seed_, Stream stream_) noexcept
+      : seed(static_cast<std::uint64_t>(seed_)), stream(static_cast<std::uint64_t>(stream_)) {}
 
   /// 32 random bits.
   constexpr std::uint32_t bits(std::uint64_t index) const noexcept {

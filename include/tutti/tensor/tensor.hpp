@@ -32,7 +32,8 @@ class Tensor {
   static_assert(!std::is_const_v<T> && !std::is_volatile_v<T>,
                 "tutti: a tensor owns elements that can be written; TensorView<T const> refers to read-only ones");
   static_assert(is_storable<std::remove_cv_t<T>>,
-                "tutti: a tensor holds numbers, std::byte, char, bool, complex numbers or plain structs");
+                "tutti: a tensor holds numbers, std::byte, char, bool, complex numbers or plain structs, whose bytes "
+                "are their value: no member is a pointer, std::pair, std::string or container");
   static constexpr bool on_device = Device<D>;
   static_assert(on_device, "tutti: the second argument of Tensor is a device, such as tutti::Cpu");
 };

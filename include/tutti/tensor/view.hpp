@@ -7,6 +7,7 @@
 #include <tutti/config.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/tensor/device.hpp>
+#include <tutti/tensor/row_major.hpp>
 #include <tutti/tensor/shape.hpp>
 
 #include <array>
@@ -74,7 +75,8 @@ class TensorView {
 
  private:
   static_assert(is_storable<std::remove_cv_t<T>>,
-                "tutti: a view refers to numbers, std::byte, char, bool, complex numbers or plain structs");
+                "tutti: a view refers to numbers, std::byte, char, bool, complex numbers or plain structs, whose bytes "
+                "are their value: no member is a pointer, std::pair, std::string or container");
   static constexpr bool on_device = Device<D>;
   static_assert(on_device, "tutti: the second argument of TensorView is a device, such as tutti::Cpu");
 };
@@ -168,28 +170,31 @@ class TensorView<T, D> {
   std::span<T> elements(std::source_location where = std::source_location::current()) const {
     static_assert(D::host_accessible,
                   "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
-    if (!contiguous())
-      throw Error(ErrorKind::shape, "TensorView::elements",
-                  concat("view of shape ", to_string(shape_), " is not contiguous. Use clone(view)"), where);
+    require_contiguous("TensorView::elements", where);
     return {data_, static_cast<std::size_t>(size())};
   }
 
-  /// The elements in row-major order. Errors: shape, unless contiguous.
-  T* begin() const
+  /// The elements in row-major order, as pointers: loops over them cost what loops over an array do.
+  /// Errors: shape, unless contiguous, at the line of the loop; clone(view) is.
+  T* begin(std::source_location where = std::source_location::current()) const
     requires D::host_accessible
   {
-    return elements().data();
+    require_contiguous("TensorView::begin", where);
+    return data_;
   }
-  T* end() const
+  T* end(std::source_location where = std::source_location::current()) const
     requires D::host_accessible
   {
-    return elements().data() + size();
+    require_contiguous("TensorView::end", where);
+    return data_ + size();
   }
-  /// The same in a container: `std::vector<float> copy(view)`. Errors: shape, unless contiguous.
+  /// A copy of the elements in row-major order in a container, of any strides: `std::vector<float> copy(view)`.
   template <class Container>
     requires detail::takes_elements<Container, T, D>
   explicit operator Container() const {
-    return Container(begin(), end());
+    using Walk = detail::RowMajorIterator<TensorView, T>;
+    if (contiguous()) return Container(data_, data_ + size());
+    return Container(Walk(*this, 0), Walk(*this, size()));
   }
 
   /// Elements in row-major order as iterators of the device's algorithms. They come with a header of the device: for
@@ -311,6 +316,11 @@ class TensorView<T, D> {
   void check_axis(char const* operation, int axis, std::source_location where) const {
     if (axis < 0 || axis >= rank()) detail::throw_axis(operation, axis, shape_, where);
   }
+  void require_contiguous(char const* operation, std::source_location where) const {
+    if (!contiguous())
+      throw Error(ErrorKind::shape, operation,
+                  concat("view of shape ", to_string(shape_), " is not contiguous. Use clone(view)"), where);
+  }
   [[noreturn, gnu::noinline, gnu::cold]] static void throw_empty() {
     throw Error(ErrorKind::out_of_range, "TensorView::operator()",
                 "there are no elements: this tensor or view is empty, or of a tensor that was moved from");
@@ -374,9 +384,7 @@ template <class T, Device D>
   requires Storable<std::remove_const_t<T>>
 TensorView<T, D> TensorView<T, D>::reshape_to(std::int64_t const* extents, std::size_t rank,
                                             std::source_location where) const {
-  if (!contiguous())
-    throw Error(ErrorKind::shape, "reshape",
-                concat("view of shape ", to_string(shape_), " is not contiguous. Use clone(view)"), where);
+  require_contiguous("reshape", where);
   return {data_, detail::resolve_reshape(shape_, extents, rank, where), device_};
 }
 

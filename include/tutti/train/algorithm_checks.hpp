@@ -40,7 +40,7 @@ void check_algorithm(AnyOptions const& o, Refuse&& refuse) {
   try {
     static_cast<void>(optim::parse_groups(o.groups));
   } catch (Error const& error) {
-    throw Error(ErrorKind::configuration, "train_gpt2", "--groups " + error.message() + o.source_of("groups"));
+    throw Error(ErrorKind::configuration, "train_model", "--groups " + error.message() + o.source_of("groups"));
   }
   if (std::string const why = parallel::why_not(o.compress, {.every_step = o.algorithm == AlgorithmName::ddp,
                                                              .tensor_ranks = o.tensor_parallel,

@@ -69,10 +69,10 @@ inline std::string describe(nlohmann::json const& value) {
   return value.dump();
 }
 
-/// The file's keys as command-line words. Errors: configuration, naming file and key.
-inline std::vector<std::string> words_from_json(std::string const& path) {
+/// The file's keys as command-line words, for a trainer called `program`. Errors: configuration, naming file and key.
+inline std::vector<std::string> words_from_json(std::string const& path, std::string const& program) {
   auto const refuse = [&](std::string const& what) {
-    throw Error(ErrorKind::configuration, "train_gpt2", "--config " + path + ": " + what);
+    throw Error(ErrorKind::configuration, "train_model", "--config " + path + ": " + what);
   };
   nlohmann::json json;
   try {
@@ -88,7 +88,8 @@ inline std::vector<std::string> words_from_json(std::string const& path) {
   for (auto const& [key, value] : json.items()) {
     if (key == "config" || key == "help") refuse("key '" + key + "' is not possible in a file");
     CLI::Option const* const option = app.get_option_no_throw("--" + key);
-    if (option == nullptr) refuse("key '" + key + "' is no flag of train_gpt2. See train_gpt2 --help for the names");
+    if (option == nullptr)
+      refuse(concat("key '", key, "' is no flag of ", program, ". See ", program, " --help for the names"));
     if (std::string const kind = json_kind(*option); !is_of_kind(value, kind))
       refuse("key '" + key + "' must be " + kind + ", not " + describe(value));
     words.push_back("--" + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
@@ -112,7 +113,7 @@ inline std::string clip_flag(std::vector<std::string> const& words) {
   for_each_flag(any, [&](Flag const& flag, auto const&, auto const&) {
     std::string const name = concat("--", flag.name), alias = concat("--", flag.alias);
     if (*flag.alias != 0 && has(name) && has(alias))
-      throw Error(ErrorKind::configuration, "train_gpt2",
+      throw Error(ErrorKind::configuration, "train_model",
                   concat(name, " and ", alias, " are two names of one flag. Give one of them"));
   });
   return has("--gradient-clip") ? "--gradient-clip" : "--clip";
@@ -128,14 +129,16 @@ struct Parsed {
   std::string text;
 };
 
+/// Sentences and --help call the program what it was started as: the first word, without its folder.
 /// Errors: configuration, for values that cannot be. Unknown flags come back as `leave` with code 2 and a sentence.
 inline Parsed parse(int argc, char const* const* argv) {
   Parsed parsed;
+  std::string const program = std::filesystem::path(argv[0]).filename();
   std::vector<std::string> words(argv + 1, argv + argc);
   auto run = [&](std::vector<std::string> all, std::string const& source, std::string const& clip) {
     parsed.options = {};
     parsed.options.clip_flag = clip;
-    CLI::App app{"Trains a GPT-2 on token shards, on one rank or many.", "train_gpt2"};
+    CLI::App app{"Trains a model on token shards, on one rank or many.", program};
     app.set_help_flag("--help", "print this and leave");
     app.allow_windows_style_options(false);
     detail::declare(app, parsed.options);
@@ -151,7 +154,7 @@ inline Parsed parse(int argc, char const* const* argv) {
       parsed.code = 2;
       std::string what = error.what();
       if (what.starts_with("--clip:")) what.replace(0, std::strlen("--clip"), parsed.options.clip_flag);
-      parsed.text = "train_gpt2: " + source + what + "\nSee train_gpt2 --help for the flags.\n";
+      parsed.text = concat(program, ": ", source, what, "\nSee ", program, " --help for the flags.\n");
     }
     for (auto* group : app.get_subcommands([](CLI::App const*) { return true; }))
       for (CLI::Option const* option : group->get_options())
@@ -164,7 +167,7 @@ inline Parsed parse(int argc, char const* const* argv) {
     if (!parsed.leave) validate(parsed.options);
     return parsed;
   }
-  std::vector<std::string> all = detail::words_from_json(parsed.options.config);
+  std::vector<std::string> all = detail::words_from_json(parsed.options.config, program);
   // What is wrong in the file is said of the file.
   std::string const filed_clip = detail::clip_flag(all);
   run(all, "--config " + parsed.options.config + ": ", filed_clip);

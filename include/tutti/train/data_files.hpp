@@ -35,7 +35,7 @@ auto said_of(std::string const& flag, F&& f) {
   try {
     return f();
   } catch (Error const& error) {
-    throw Error(error.kind(), "train_gpt2", flag + ": " + error.message()).with_native(error.native());
+    throw Error(error.kind(), "train_model", flag + ": " + error.message()).with_native(error.native());
   }
 }
 
@@ -87,7 +87,7 @@ inline std::optional<RunTokenizer> choose_tokenizer(Options const& o, std::optio
   });
   if (saved && data::tokenizer_to_json(saved->tokenizer) != data::tokenizer_to_json(given->tokenizer))
     throw Error(
-        ErrorKind::configuration, "train_gpt2",
+        ErrorKind::configuration, "train_model",
         given->origin + " is not " + saved->origin + ", with which the model has learned. Leave out --tokenizer");
   return given;
 }
@@ -108,7 +108,7 @@ inline std::string require_data_of_tokenizer(std::string const& flag, data::Toke
     }
     data::Tokenizer const made = said_of(flag, [&] { return data::read_tokenizer_file(beside); });
     if (data::tokenizer_to_json(made) != data::tokenizer_to_json(run.tokenizer))
-      throw Error(ErrorKind::configuration, "train_gpt2",
+      throw Error(ErrorKind::configuration, "train_model",
                   flag + " " + corpus.pattern() + " was made with another tokenizer (" + beside + ") than " +
                       run.origin +
                       ": from another text, or with another vocabulary. Its token ids mean something else "
@@ -128,7 +128,7 @@ inline void require_documents(std::string const& flag, data::TokenCorpus const& 
     documents += described->documents;
   }
   if (documents != found)
-    throw Error(ErrorKind::configuration, "train_gpt2",
+    throw Error(ErrorKind::configuration, "train_model",
                 "--pack documents: " + flag + " " + corpus.pattern() + " has " + std::to_string(documents) +
                     " documents, and " + mark + ", with which they begin, stands " + std::to_string(found) +
                     " times: within them too. Leave out --pack, or make the data with another --chat-template");

@@ -42,7 +42,7 @@ inline bool is_number(std::string_view text) noexcept {
 /// Errors: configuration.
 inline std::vector<DataSet> parse_data_sets(std::string const& flag, std::string const& text, bool weighted = true) {
   auto const refuse = [&](std::string const& why) {
-    throw Error(ErrorKind::configuration, "train_gpt2",
+    throw Error(ErrorKind::configuration, "train_model",
                 flag + " " + text + ": " + why +
                     (weighted ? ". Write 'FILE:WEIGHT,FILE:WEIGHT', as 'a.bin:0.7,b.bin:0.3'" : ". Write 'FILE,FILE'"));
   };

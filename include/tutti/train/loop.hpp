@@ -152,7 +152,7 @@ class Run {
   }
   /// The same on every rank. Errors: invalid_argument.
   void require_converging() const {
-    if (!diverged_.empty()) throw Error(ErrorKind::invalid_argument, "train_gpt2", diverged_);
+    if (!diverged_.empty()) throw Error(ErrorKind::invalid_argument, "train_model", diverged_);
   }
 
  private:

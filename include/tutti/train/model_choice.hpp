@@ -139,6 +139,23 @@ inline nn::LlamaConfig llama_of(Options const& o, nn::Gpt2Config const& sizes) {
 
 }  // namespace detail
 
+/// Refuses --pack documents for a model of one's own that does not say that it keeps them apart: its configuration
+/// has a member document_mark that is Setup::document_mark, as the library's models have. Errors: configuration.
+template <class Config>
+void require_documents_apart(Setup const& s, Config const& config) {
+  if (!s.document_mark) return;
+  std::string const mark = std::to_string(*s.document_mark);
+  std::string found = "the model's configuration has no document_mark";
+  if constexpr (requires { config.document_mark == std::int64_t{}; }) {
+    if (config.document_mark == std::int64_t{*s.document_mark}) return;
+    found = "the model's document_mark is not " + mark + ", the token with which documents begin";
+  }
+  detail::refuse("--pack documents" + s.options.source_of("pack") + ": " + found +
+                 ", so nothing says that it keeps documents apart. Let its Loss attend within nn::Documents(tokens, "
+                 "mark), or look back no further than where one begins, and give its Config a std::int64_t "
+                 "document_mark that make_config sets to Setup::document_mark; or leave out --pack");
+}
+
 /// Sets the model of a setup. Errors: configuration, io, format.
 inline ModelChoice choose_model(Setup& s) {
   using detail::refuse;

@@ -166,7 +166,8 @@ ModelFacts facts_of(Config const& config) {
   ModelFacts facts;
   if constexpr (requires { std::int64_t{config.vocabulary}; }) facts.vocabulary = config.vocabulary;
   if constexpr (requires { std::int64_t{config.max_tokens}; }) facts.max_tokens = config.max_tokens;
-  facts.sizes = "of this program";
+  facts.sizes = facts.vocabulary > 0 ? fmt::format("vocabulary {}", facts.vocabulary) : "sizes of its own";
+  if (facts.max_tokens > 0) facts.sizes += fmt::format(", {} positions", facts.max_tokens);
   facts.json = {{"architecture", "own"}, {"vocabulary", facts.vocabulary}, {"max_tokens", facts.max_tokens}};
   return facts;
 }

@@ -54,8 +54,9 @@ int train_model(Communicator<B>& communicator, Options const& options, Viewers c
 }
 
 /// Trains a model of your own: `Loss` as TrainStep wants it, its configuration from make_config(setup), which knows the
-/// options and the tokenizer. As run_training. Flags of sizes mean what make_config makes of them. An `optimizer` of
-/// your own is used in the place of the one that the options choose.
+/// options and the tokenizer. As run_training. Flags of sizes mean what make_config makes of them; --pack documents
+/// wants a member document_mark of the configuration (require_documents_apart). An `optimizer` of your own is used in
+/// the place of the one that the options choose.
 template <class Loss, class Device = Cpu, Backend B, class MakeConfig>
   requires requires { typename Loss::Config; }
 int train_model(Communicator<B>& communicator, Options const& options, MakeConfig&& make_config,
@@ -68,6 +69,7 @@ int train_model(Communicator<B>& communicator, Options const& options, MakeConfi
         setup = make_setup(options, ranks->everyone()->size(), [&](Setup& s) {
           config = make_config(std::as_const(s));
           s.model = facts_of(*config);
+          require_documents_apart(s, *config);
           if (s.resume && architecture_of(*s.resume) != s.model.architecture)
             detail::refuse("--resume: the checkpoint is of a model of architecture " + architecture_of(*s.resume));
         });

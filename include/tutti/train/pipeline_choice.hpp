@@ -21,7 +21,7 @@ inline List<std::int64_t> parse_stage_layers(std::string const& text) {
   List<std::int64_t> layers;
   if (text.empty() || text == "balanced") return layers;
   if (auto const wrong = parallel::parse_layers(text, ',', layers))
-    throw Error(ErrorKind::configuration, "train_gpt2",
+    throw Error(ErrorKind::configuration, "train_model",
                 "--stage-layers " + text + ": '" + std::string(*wrong) +
                     "' is no number of layers. Write one for each stage, as in 4,4,3, or balanced");
   return layers;

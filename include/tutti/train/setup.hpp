@@ -59,13 +59,13 @@ struct Setup {
 
 namespace detail {
 
-[[noreturn]] inline void refuse(std::string const& what) { throw Error(ErrorKind::configuration, "train_gpt2", what); }
+[[noreturn]] inline void refuse(std::string const& what) { throw Error(ErrorKind::configuration, "train_model", what); }
 
 /// Settings of the checkpoint apply unless the command line says otherwise; what differs is noted.
 inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector<std::string>& changes) {
   nlohmann::json const& facts = checkpoint.facts();
   if (!facts.contains("settings") || !facts.at("settings").is_object())
-    throw Error(ErrorKind::format, "train_gpt2",
+    throw Error(ErrorKind::format, "train_model",
                 checkpoint.folder().string() + " records no settings. Use another checkpoint");
   nlohmann::json const& settings = facts.at("settings");
   o.checkpoint = checkpoint.folder().string();
@@ -84,7 +84,7 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
     try {
       saved = settings.at(name).get<Value>();
     } catch (nlohmann::json::exception const& error) {
-      throw Error(ErrorKind::format, "train_gpt2",
+      throw Error(ErrorKind::format, "train_model",
                   checkpoint.folder().string() + ": setting '" + name + "' has another type. Use another checkpoint")
           .with_native(error.what());
     }
@@ -299,7 +299,7 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
     refuse("--ranks " + std::to_string(o.ranks) + ": there " +
            (ranks == 1 ? "is 1 rank" : "are " + std::to_string(ranks) + " ranks") + " on --backend " +
            o.backend.text() + ", which its launcher decides: mpiexec -n " + std::to_string(o.ranks) +
-           " train_gpt2 ... starts as many. Leave out --ranks, or use --backend threads");
+           " in front of the program starts as many. Leave out --ranks, or use --backend threads");
   detail::choose_out(s);
 
   s.tokenizer = detail::choose_tokenizer(o, s.resume);

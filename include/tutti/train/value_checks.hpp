@@ -16,7 +16,7 @@ template <class AnyOptions>
 [[noreturn]] void refuse_value(AnyOptions const& o, std::string const& name, std::string const& text,
                                std::string const& what) {
   std::string const flag = name == "clip" ? o.clip_flag : "--" + name;
-  throw Error(ErrorKind::configuration, "train_gpt2",
+  throw Error(ErrorKind::configuration, "train_model",
               flag + (text.empty() ? "" : " ") + text + ": " + what + o.source_of(name));
 }
 

@@ -28,8 +28,9 @@ enum class Profiling : unsigned char { library, off, on, detailed };
 enum class Switch : unsigned char { automatic, on, off };
 using comm::CheckLevel;
 
-/// How ranks wait. Automatic: spin briefly while every rank of the node has a processor of its own, else not at all;
-/// then yield, and sleep late, because large messages move only while somebody looks.
+/// How ranks wait. Automatic, while every rank of the node has a processor of its own: spin briefly, then yield, and
+/// sleep late, because large messages move only while somebody looks. Else as `sleep`: who yields again and again keeps
+/// processors busy with nothing, and is not woken ahead of others when what it waits for comes.
 struct Wait {
   static constexpr int forever = 1'000'000'000;
   static constexpr exec::WaitPolicy spin{.spins = forever, .yields = 0, .sleep_ns = 50'000};
@@ -44,9 +45,7 @@ struct Wait {
 
   /// The policy on a node with so many ranks and processors for them.
   exec::WaitPolicy on(int ranks, int processors) const noexcept {
-    exec::WaitPolicy chosen = policy;
-    if (automatic && ranks > processors) chosen.spins = 0;
-    return chosen;
+    return automatic && ranks > processors ? sleep : policy;
   }
 };
 

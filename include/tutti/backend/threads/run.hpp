@@ -92,7 +92,11 @@ class Run {
     // Spinning for long would keep the processor from the very rank that is awaited, where something else runs too.
     policy.spins = 200;
     policy.yields = 50'000;
-    if (ranks > exec::available_processors()) policy.spins = 0;
+    // Nor would yielding: ranks that yield in turn take most of the processors' time (docs/guides/mpi.md).
+    if (ranks > exec::available_processors()) {
+      policy.spins = 0;
+      policy.yields = 100;
+    }
     return policy;
   }
 

@@ -122,7 +122,7 @@ ParsedCommand<Command> parse_command(int argc, char const* const* argv, char con
     parsed.text = std::string(name) + ": " + error.what() + "\nSee " + name + " --help for the flags.\n";
     return parsed;
   }
-  std::vector<char const*> left{argv[0]};
+  std::vector<char const*> left{name};
   for (std::string const& word : rest) left.push_back(word.c_str());
   train::Parsed const trained = train::parse(static_cast<int>(left.size()), left.data());
   parsed.command.train = trained.options;
@@ -130,8 +130,6 @@ ParsedCommand<Command> parse_command(int argc, char const* const* argv, char con
   parsed.leave = true;
   parsed.code = trained.code;
   parsed.text = trained.text;
-  for (std::size_t at = 0; (at = parsed.text.find("train_gpt2", at)) != parsed.text.npos;)
-    parsed.text.replace(at, 10, name);
   return parsed;
 }
 

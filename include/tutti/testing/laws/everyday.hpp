@@ -240,8 +240,12 @@ void windows(Comm& comm, Report& report) {
     std::int64_t own[1] = {-1};
     numbers.get(got, next, 4);
     numbers.get(own, rank);
+    std::int64_t one = -1, none = -1;
+    numbers.get(one, next, 2);
+    numbers.get(none, proc_null);
     numbers.fence();
     report.expect(got[0] == rank * 100 + epoch && got[2] == 0 && own[0] == 7 * epoch, "get reads another rank's part");
+    report.expect(one == rank * 100 + epoch && none == -1, "get reads one element into a number");
     numbers.fence();
   }
   // sums in the order of the ranks: the bits are those of one addition after the other
