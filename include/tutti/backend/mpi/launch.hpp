@@ -64,7 +64,7 @@ class ExitWatch {
     constexpr char const* what = "the process exits inside of launch, by exit or MPI_Abort. Return from the function";
     comm::report(rank, what);
     mpi::Environment::disagree();
-    if (!job.communicator->backend().fail_job(concat("rank ", rank, " failed: ", what))) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (!job.communicator->backend().fail_job(concat("rank ", rank, " failed: ", what))) mpi::abort_job();
     mpi::Environment::end();
     std::_Exit(1);
   }
@@ -91,7 +91,7 @@ int Mpi::launch(int argc, char** argv, F&& f, MpiConfig const& config, std::sour
       mpi::Environment::disagree();
       if (size == 1 || mpi::Environment::finalised().load()) return 1;
       if (told == nullptr || !told->backend().fail_job("rank " + std::to_string(rank) + " failed: " + what))
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        mpi::abort_job();
       return 1;
     };
     try {
