@@ -71,7 +71,7 @@ inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
                       "Use the same optimizer and groups");
     io::NamedTensor const& saved = checkpoint.optimizer().at(field.name);
     if (saved.dtype != field.dtype || !(saved.shape == field.shape))
-      throw Error(ErrorKind::format, "train_gpt2",
+      throw Error(ErrorKind::format, "read_moments",
                   checkpoint.optimizer().path() + ": '" + field.name + "' is " + std::string(name(saved.dtype)) + " " +
                       to_string(saved.shape) + ", the model needs " + std::string(name(field.dtype)) + " " +
                       to_string(field.shape) + ". Use another checkpoint");
