@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Leads workers, which train a GPT-2 together over slow links, and come and go.
+// Leads workers, which train a model together over slow links, and come and go.
 //   tutti_shepherd --workers 4 --data build/data/jargon --out runs/jargon
 // Started again with the same words after a crash, it goes on from the last outer step.
 
-#include <tutti/federate/rpc/gpt2.hpp>
+#include <tutti/federate/rpc/model.hpp>
 #include <tutti/watch/any.hpp>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       std::fputs(parsed.text.c_str(), parsed.code == 0 ? stdout : stderr);
       return parsed.code;
     }
-    tutti::federate::Gpt2Shepherd shepherd(std::move(parsed.command));
+    tutti::federate::ModelShepherd shepherd(std::move(parsed.command));
     shepherd(tutti::watch::viewers());
     return 0;
   } catch (tutti::Error const& error) {

@@ -3,7 +3,7 @@
 //   tutti_worker --connect 127.0.0.1:8080 --data build/data/jargon
 // Compiled as tutti_worker_iree it has --device iree:...
 
-#include <tutti/federate/rpc/gpt2.hpp>
+#include <tutti/federate/rpc/model.hpp>
 #if TUTTI_WITH_IREE
 #include <tutti/train/iree/machine.hpp>
 #endif
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     using tutti::train::DeviceName;
     [[maybe_unused]] auto const& device = parsed.command.train.device;
 #if TUTTI_WITH_IREE
-    if (device == DeviceName::iree) return tutti::federate::run_gpt2_worker<tutti::Iree>(parsed.command), 0;
+    if (device == DeviceName::iree) return tutti::federate::run_model_worker<tutti::Iree>(parsed.command), 0;
 #endif
     if (device != DeviceName::cpu)
       throw tutti::Error(tutti::ErrorKind::unavailable, "tutti_worker",
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
                              (device == DeviceName::iree
                                   ? "Use tutti_worker_iree, which ./tutti train --worker builds for such devices"
                                   : "A GPU works under --device iree:cuda, or iree:rocm:gfx942"));
-    tutti::federate::run_gpt2_worker(parsed.command);
+    tutti::federate::run_model_worker(parsed.command);
     return 0;
   } catch (tutti::Error const& error) {
     std::fprintf(stderr, "tutti_worker: %s%s%s\n", error.message().c_str(), error.native().empty() ? "" : ": ",

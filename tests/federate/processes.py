@@ -12,6 +12,7 @@ import pathlib
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -305,6 +306,36 @@ def case_mixed():
         print(f"{'AVX-512 or what there is, scalar, and IREE llvm-cpu' if mixed else 'three alike'}: validation loss {losses[-1]:.4f}, "
               f"{everybody} outer steps of all three", flush=True)
     require(abs(losses[1] / losses[0] - 1) < 0.01, f"validation losses {losses}")
+
+
+def case_models():
+    """A LLaMA, and a model that JAX exported, are trained as a GPT-2 is; the program tells workers the module's text."""
+    global PORT
+    lead = shepherd("--architecture", "llama", "--kv-heads", 1, "--hidden", 64)
+    workers = [worker(1), worker(2)]
+    require(wait(lead) == 0 and [wait(one) for one in workers] == [0, 0], "the LLaMA failed")
+    complete(2 * 2 * 600)
+    PORT = free_port()
+    subprocess.run(["rm", "-rf", folder / "run"], check=True)
+    tokens = [0]
+    dice = random.Random(3)
+    while len(tokens) < 6000:
+        tokens.append((tokens[-1] * 7 + 3) % 16 if dice.random() < 0.7 else dice.randrange(16))
+    for name, part in (("few.bin", tokens), ("few_validation.bin", tokens[:500])):
+        (folder / name).write_bytes(struct.pack("<256i", 20240520, 1, len(part), *[0] * 253) + struct.pack(f"<{len(part)}H", *part))
+    source = pathlib.Path(__file__).parent.parent / "graph" / "jax"
+    words = ["--port", PORT, "--data", folder / "few.bin", "--validation-data", folder / "few_validation.bin", "--out", folder / "run",
+             "--workers", 2, "--steps", 800, "--inner-steps", 20, "--vocabulary", 16, "--learning-rate", 0.01, *QUICK,
+             "--model", source / "gpt.mlir"]
+    refused = start("refused", options.shepherd, *words, "--batch", 3)
+    require(wait(refused, 20) == 2 and "exported for batches of 2 x 6" in output("refused"), output("refused"))
+    lead = start("shepherd_module", options.shepherd, *words)
+    workers = [worker(k, "--data", folder / "few.bin") for k in (3, 4)]
+    require(wait(lead) == 0 and [wait(one) for one in workers] == [0, 0], "the module failed")
+    committed_once(2 * 2 * 800)
+    losses = [row["loss"] for row in metrics() if row["type"] == "outer_step"]
+    require(losses[-1] < losses[0] - 0.3, f"nothing was learned: {losses}")
+    print(f"a module: loss {losses[0]:.3f} to {losses[-1]:.3f}")
 
 
 def case_rate():

@@ -7,6 +7,7 @@
 #include "graph/run_graph.hpp"
 #include "graph/stablehlo_cases.hpp"
 #include "support/catch.hpp"
+#include "support/jax_folder.hpp"
 
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/check.hpp>
@@ -27,11 +28,6 @@ using namespace tutti::graph;
 
 namespace {
 
-std::string folder() {
-  if (char const* const named = std::getenv("TUTTI_JAX_FOLDER")) return named;
-  char const* const root = std::getenv("TUTTI_SOURCE_ROOT");
-  return std::string(root == nullptr ? "." : root) + "/tests/graph/jax";
-}
 std::string read(std::string const& path) {
   std::ifstream file(path);
   INFO(path);
@@ -64,8 +60,8 @@ Graph loss_of(StablehloProgram const& program) {
 }
 void check_model(std::string const& name) {
   INFO(name);
-  StablehloProgram const program(read(folder() + "/" + name + ".mlir"), {name + ".mlir"});
-  io::Safetensors const file(folder() + "/" + name + ".safetensors");
+  StablehloProgram const program(read(test::jax_folder() + "/" + name + ".mlir"), {name + ".mlir"});
+  io::Safetensors const file(test::jax_folder() + "/" + name + ".safetensors");
   Graph const graph = grad(loss_of(program));
   Interpreter run(graph);
   for (StablehloPort const& port : program.arguments()) run.set(port.name, values_of(file, port.name));
@@ -227,7 +223,7 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
 }
 
 TEST_CASE("a loop over stacked layers reads each by its number, and stays a loop") {
-  Graph const graph = from_stablehlo(read(folder() + "/gpt.mlir"));
+  Graph const graph = from_stablehlo(read(test::jax_folder() + "/gpt.mlir"));
   int loops = 0;
   for (Node const& node : graph.nodes) loops += node.op == Op::repeat;
   REQUIRE(loops == 1);
@@ -338,7 +334,7 @@ void survives(std::string const& text) {
 TEST_CASE("modules cut at every length, and with every byte changed, are refused", "[.exhaustive]") {
   if (std::getenv("TUTTI_FUZZ_SECONDS") != nullptr) return;  // minutes, where seconds were asked for
   for (std::string const name : {"gpt", "mixture"}) {
-    std::string const good = read(folder() + "/" + name + ".mlir");
+    std::string const good = read(test::jax_folder() + "/" + name + ".mlir");
     for (std::size_t i = 0; i < good.size(); ++i) {
       survives(good.substr(0, i));
       std::string bad = good;
@@ -354,7 +350,8 @@ TEST_CASE("damaged modules are refused, wherever they are cut or changed; TUTTI_
   if (char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS")) seconds = std::strtod(wanted, nullptr);
   if (char const* const wanted = std::getenv("TUTTI_FUZZ_SEED")) seed = std::strtoull(wanted, nullptr, 10);
   std::string const exported = to_stablehlo(test::gpt_loss(1)).text;
-  std::vector<std::string> const all{read(folder() + "/gpt.mlir"), read(folder() + "/mixture.mlir"), exported};
+  std::vector<std::string> const all{read(test::jax_folder() + "/gpt.mlir"), read(test::jax_folder() + "/mixture.mlir"),
+                                     exported};
   std::mt19937_64 random(seed);
   std::int64_t const began = exec::now_ns();
   for (int tries = 0; tries < 300 || static_cast<double>(exec::now_ns() - began) * 1e-9 < seconds; ++tries) {

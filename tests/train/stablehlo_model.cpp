@@ -2,13 +2,13 @@
 /// @file
 /// A model that JAX exported, trained as the library's own are. The trainer's part is exercised by trainer.py.
 #include "support/catch.hpp"
+#include "support/jax_folder.hpp"
 
 #include <tutti/backend/threads.hpp>
 #include <tutti/train/stablehlo_model.hpp>
 #include <tutti/train/train_step.hpp>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -18,12 +18,6 @@ using namespace tutti;
 using namespace tutti::train;
 
 namespace {
-
-std::string jax_folder() {
-  if (char const* const named = std::getenv("TUTTI_JAX_FOLDER")) return named;
-  char const* const root = std::getenv("TUTTI_SOURCE_ROOT");
-  return std::string(root == nullptr ? "." : root) + "/tests/graph/jax";
-}
 
 /// Losses of steps on the one batch that the file of values has. Each rank's is the same.
 std::vector<float> losses_of(StablehloConfig const& config, int ranks, int steps) {
@@ -46,7 +40,7 @@ std::vector<float> losses_of(StablehloConfig const& config, int ranks, int steps
 }  // namespace
 
 TEST_CASE("a GPT of JAX trains as it does in JAX, on one rank and on two") {
-  StablehloConfig const config = read_stablehlo(jax_folder() + "/gpt.mlir");
+  StablehloConfig const config = read_stablehlo(test::jax_folder() + "/gpt.mlir");
   CHECK(config.batch == 2);
   CHECK(config.sequence == 6);
   io::Safetensors const file(config.values);
@@ -62,7 +56,7 @@ TEST_CASE("a GPT of JAX trains as it does in JAX, on one rank and on two") {
 }
 
 TEST_CASE("parameters are called as in the module, without what all names begin with") {
-  StablehloConfig const config = read_stablehlo(jax_folder() + "/gpt.mlir");
+  StablehloConfig const config = read_stablehlo(test::jax_folder() + "/gpt.mlir");
   std::vector<std::string> names;
   for (graph::NamedParam const& one : config.parameters) names.push_back(one.name);
   CHECK(std::vector<std::string>(names.begin(), names.begin() + 3) ==
@@ -77,7 +71,7 @@ TEST_CASE("without a file of values parameters start by their shapes; with a wro
   std::filesystem::path const folder = std::filesystem::temp_directory_path() / "tutti_stablehlo_model";
   std::filesystem::create_directories(folder);
   std::string const path = (folder / "gpt.mlir").string();
-  std::filesystem::copy_file(jax_folder() + "/gpt.mlir", path, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(test::jax_folder() + "/gpt.mlir", path, std::filesystem::copy_options::overwrite_existing);
   std::filesystem::remove(folder / "gpt.safetensors");
   exec::Context context({.threads = 1});
   StablehloConfig const config = read_stablehlo(path);
@@ -90,7 +84,7 @@ TEST_CASE("without a file of values parameters start by their shapes; with a wro
   CHECK(std::abs(first("wte")) < 0.2f);
   CHECK(first("wte") != 0);
 
-  std::filesystem::copy_file(jax_folder() + "/mixture.safetensors", folder / "gpt.safetensors");
+  std::filesystem::copy_file(test::jax_folder() + "/mixture.safetensors", folder / "gpt.safetensors");
   StablehloConfig const other = read_stablehlo(path);
   CHECK_THROWS_AS(read_values(other, step.state()), Error);
   std::filesystem::remove_all(folder);

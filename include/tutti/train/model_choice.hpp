@@ -22,8 +22,11 @@
 
 namespace tutti::train {
 
+/// The models that the library's trainers know.
+using ModelConfig = std::variant<nn::Gpt2Config, nn::LlamaConfig, StablehloConfig>;
+
 struct ModelChoice {
-  std::variant<nn::Gpt2Config, nn::LlamaConfig, StablehloConfig> config;
+  ModelConfig config;
   std::function<void(graph::State&)> initial{};  ///< sets the weights, where a file has them
 };
 

@@ -98,29 +98,31 @@ inline nn::Gpt2Config gpt2_config(nlohmann::json const& m) {
           .max_tokens = m.at("max_tokens"),
           .epsilon = m.at("epsilon")};
 }
+inline nn::LlamaConfig llama_config(nlohmann::json const& m) {
+  nn::LlamaConfig c{.layers = m.at("layers"),
+                    .heads = m.at("heads"),
+                    .kv_heads = m.at("kv_heads"),
+                    .channels = m.at("channels"),
+                    .head_size = m.at("head_size"),
+                    .hidden = m.at("hidden"),
+                    .vocabulary = m.at("vocabulary"),
+                    .padded_vocabulary = m.at("padded_vocabulary"),
+                    .max_tokens = m.at("max_tokens"),
+                    .epsilon = m.at("epsilon"),
+                    .rotary_base = m.at("rotary_base")};
+  c.pairing = m.at("interleaved").get<bool>() ? kernel::RotaryPairing::interleaved : kernel::RotaryPairing::half;
+  c.tied = m.at("tied");
+  c.qkv_bias = m.at("qkv_bias");
+  c.window = m.value("window", std::int64_t{0});
+  return c;
+}
 /// The sizes that a checkpoint says. Errors: format, naming the file.
 inline nn::Gpt2Config gpt2_config(Checkpoint const& checkpoint) {
   return detail::config_of<nn::Gpt2Config>(checkpoint, "gpt2", [](nlohmann::json const& m) { return gpt2_config(m); });
 }
 inline nn::LlamaConfig llama_config(Checkpoint const& checkpoint) {
-  return detail::config_of<nn::LlamaConfig>(checkpoint, "llama", [](nlohmann::json const& m) {
-    nn::LlamaConfig c{.layers = m.at("layers"),
-                      .heads = m.at("heads"),
-                      .kv_heads = m.at("kv_heads"),
-                      .channels = m.at("channels"),
-                      .head_size = m.at("head_size"),
-                      .hidden = m.at("hidden"),
-                      .vocabulary = m.at("vocabulary"),
-                      .padded_vocabulary = m.at("padded_vocabulary"),
-                      .max_tokens = m.at("max_tokens"),
-                      .epsilon = m.at("epsilon"),
-                      .rotary_base = m.at("rotary_base")};
-    c.pairing = m.at("interleaved").get<bool>() ? kernel::RotaryPairing::interleaved : kernel::RotaryPairing::half;
-    c.tied = m.at("tied");
-    c.qkv_bias = m.at("qkv_bias");
-    c.window = m.value("window", std::int64_t{0});
-    return c;
-  });
+  return detail::config_of<nn::LlamaConfig>(checkpoint, "llama",
+                                            [](nlohmann::json const& m) { return llama_config(m); });
 }
 
 namespace detail {

@@ -34,9 +34,10 @@ namespace tutti::train {
 /// Read once, and shared by copies.
 struct StablehloConfig {
   std::shared_ptr<graph::StablehloProgram const> program;
-  std::string file, hash, values;          ///< `values`: the file of initial ones; empty: by shapes
-  std::int64_t batch = 0, sequence = 0;    ///< of tokens and targets
-  std::int64_t vocabulary = 0;             ///< 0: not known
+  std::shared_ptr<std::string const> text;  ///< that the program was read from
+  std::string file, hash, values;           ///< `values`: the file of initial ones; empty: by shapes
+  std::int64_t batch = 0, sequence = 0;     ///< of tokens and targets
+  std::int64_t vocabulary = 0;              ///< 0: not known
   std::vector<graph::NamedParam> parameters;
 };
 
@@ -108,11 +109,10 @@ inline bool is_scale(std::string_view name) {
 
 }  // namespace detail
 
-/// Reads a module, and checks that it is a loss that can be trained. Errors: io; format and unavailable, by line;
-/// configuration, for other arguments and results.
-inline StablehloConfig read_stablehlo(std::string const& file) {
+/// A module's text, which errors call `file`, checked to be a loss that can be trained. Errors: format and unavailable,
+/// by line; configuration, for other arguments and results.
+inline StablehloConfig parse_stablehlo(std::string text, std::string const& file) {
   using detail::refuse_module;
-  std::string const text = io::read_file(file);
   StablehloConfig config;
   config.file = file;
   config.hash = to_hex(hash_bytes(std::as_bytes(std::span(text))));
@@ -143,6 +143,12 @@ inline StablehloConfig read_stablehlo(std::string const& file) {
                                                           : graph::zeros();
     config.parameters.push_back({names[i], {shape, init}});
   }
+  config.text = std::make_shared<std::string const>(std::move(text));
+  return config;
+}
+/// The module of a file, with the initial values beside it. Errors: io; those of parse_stablehlo.
+inline StablehloConfig read_stablehlo(std::string const& file) {
+  StablehloConfig config = parse_stablehlo(io::read_file(file), file);
   std::size_t const dot = file.rfind('.');
   std::string const values = file.substr(0, dot) + ".safetensors";
   if (dot != std::string::npos && io::file_exists(values)) config.values = values;

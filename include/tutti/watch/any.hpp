@@ -16,7 +16,7 @@
 
 namespace tutti::watch {
 
-/// For train_model and Gpt2Shepherd. Included by the source with `main` alone: programs of sources that are built with
+/// For train_model and ModelShepherd. Included by the source with `main` alone: programs of sources that are built with
 /// different sets would otherwise share one instance of this function.
 static inline train::Viewers viewers() {
   train::Viewers made;

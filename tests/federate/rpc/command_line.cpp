@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/federate/rpc/command_line.hpp>
-// Covers: <tutti/federate/rpc/gpt2.hpp>
+// Covers: <tutti/federate/rpc/model.hpp>
 // (that one through the programs, which processes.py runs)
 #include "support/catch.hpp"
 

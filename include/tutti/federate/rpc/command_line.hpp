@@ -151,7 +151,7 @@ inline void add_seconds(CLI::App& app, char const* name, Instant& value, char co
 /// Errors: configuration, for values that cannot be.
 inline ParsedCommand<ShepherdCommand> parse_shepherd(int argc, char const* const* argv) {
   auto parsed = detail::parse_command<ShepherdCommand>(
-      argc, argv, "tutti_shepherd", "Leads workers, which train a GPT-2 together over slow links.", {},
+      argc, argv, "tutti_shepherd", "Leads workers, which train a model together over slow links.", {},
       [](CLI::App& app, ShepherdCommand& c) {
         using train::add_number;
         Policy& p = c.policy;

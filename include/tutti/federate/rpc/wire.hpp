@@ -19,12 +19,12 @@ namespace tutti::federate {
 
 namespace detail {
 
-/// In bytes. No reason needs more, and a program's description is far smaller.
-inline constexpr std::size_t longest_text = 65536;
+/// In bytes. No reason needs more; a program may have a module's text in it.
+inline constexpr std::size_t longest_text = 65536, longest_program = std::size_t{1} << 24;
 inline constexpr std::uint32_t most_ranges = 65536, most_fragments = 4096;
 
-inline std::string text_of(capnp::Text::Reader text) {
-  if (text.size() > longest_text) throw Error(ErrorKind::format, "federate", "a text in a message is too long");
+inline std::string text_of(capnp::Text::Reader text, std::size_t longest = longest_text) {
+  if (text.size() > longest) throw Error(ErrorKind::format, "federate", "a text in a message is too long");
   return {text.begin(), text.end()};
 }
 inline capnp::Text::Reader text_of(std::string const& text) { return {text.c_str(), text.size()}; }
@@ -137,7 +137,7 @@ inline Message read(wire::Message::Reader from) {
                      m.getWindow(),
                      m.getHeartbeatNs(),
                      m.getLostAfterNs(),
-                     detail::text_of(m.getProgram()),
+                     detail::text_of(m.getProgram(), detail::longest_program),
                      fragments,
                      m.getMix()};
     }

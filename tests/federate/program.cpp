@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/federate/gpt2_program.hpp>
+// Covers: <tutti/federate/program.hpp>
 #include "support/catch.hpp"
+#include "support/jax_folder.hpp"
 
-#include <tutti/federate/gpt2_program.hpp>
+#include <tutti/federate/program.hpp>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <variant>
 
 using namespace tutti;
 using namespace tutti::federate;
 
 namespace {
 
-Gpt2Program some_program() {
-  Gpt2Program program;
-  program.model = {
+Program some_program() {
+  Program program;
+  program.model = nn::Gpt2Config{
       .layers = 2, .heads = 2, .channels = 32, .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 64};
   program.options.batch = 3;
   program.options.sequence = 32;
@@ -33,11 +35,11 @@ Gpt2Program some_program() {
   return program;
 }
 /// The program's text with one word replaced.
-Gpt2Program with(std::string const& from, std::string const& to) {
+Program with(std::string const& from, std::string const& to) {
   std::string text = to_text(some_program());
   std::size_t const at = text.find(from);
   REQUIRE(at != text.npos);
-  return parse_gpt2_program(text.replace(at, from.size(), to));
+  return parse_program(text.replace(at, from.size(), to));
 }
 data::TokenCorpus corpus_of(std::string const& folder, std::vector<std::vector<std::uint16_t>> const& shards) {
   std::filesystem::remove_all(folder + "/shards");
@@ -54,11 +56,11 @@ data::TokenCorpus corpus_of(std::string const& folder, std::vector<std::vector<s
 }  // namespace
 
 TEST_CASE("a program is read as it was told, without what is the teller's own") {
-  Gpt2Program const told = some_program();
+  Program const told = some_program();
   std::string const text = to_text(told);
-  Gpt2Program const heard = parse_gpt2_program(text);
+  Program const heard = parse_program(text);
   CHECK(to_text(heard) == text);
-  CHECK(heard.model == told.model);
+  CHECK(std::get<nn::Gpt2Config>(heard.model) == std::get<nn::Gpt2Config>(told.model));
   CHECK(heard.options.batch == 3);
   CHECK(heard.options.learning_rate == 0.0125);
   CHECK(heard.options.schedule == optim::ScheduleKind::wsd);
@@ -71,7 +73,11 @@ TEST_CASE("a program is read as it was told, without what is the teller's own") 
 }
 
 TEST_CASE("a program that makes no sense is refused") {
-  REQUIRE_ERROR(with("\"gpt2\"", "\"llama\""), ErrorKind::unavailable, "this worker trains gpt2");
+  REQUIRE_ERROR(with("\"kind\": \"model\"", "\"kind\": \"gpt2\""), ErrorKind::unavailable,
+                "this worker knows kind model");
+  REQUIRE_ERROR(with("\"gpt2\"", "\"rnn\""), ErrorKind::unavailable, "another architecture");
+  REQUIRE_ERROR(with("\"gpt2\"", "\"llama\""), ErrorKind::format, "lacks a fact");
+  REQUIRE_ERROR(with("\"gpt2\"", "\"stablehlo\""), ErrorKind::format, "lacks a fact");
   REQUIRE_ERROR(with("\"layers\": 2", "\"layers\": \"2\""), ErrorKind::format, "one of another type");
   REQUIRE_ERROR(with("\"layers\": 2", "\"layers\": 0"), ErrorKind::configuration, "layers 0");
   REQUIRE_ERROR(with("\"steps\"", "\"stops\""), ErrorKind::format, "lacks a fact");
@@ -81,8 +87,45 @@ TEST_CASE("a program that makes no sense is refused") {
   REQUIRE_ERROR(with("\"batch\": 3", "\"batch\": -3"), ErrorKind::configuration, "--batch");
   REQUIRE_ERROR(with("\"wsd\"", "\"waltz\""), ErrorKind::configuration, "--schedule waltz");
   REQUIRE_ERROR(with("\"int8\"", "\"int2\""), ErrorKind::format, "unknown bits");
-  REQUIRE_ERROR(parse_gpt2_program("[]"), ErrorKind::format, "");
-  REQUIRE_ERROR(parse_gpt2_program("{"), ErrorKind::format, "");
+  REQUIRE_ERROR(parse_program("[]"), ErrorKind::format, "");
+  REQUIRE_ERROR(parse_program("{"), ErrorKind::format, "");
+}
+
+TEST_CASE("a LLaMA and a StableHLO module are told whole") {
+  Program told = some_program();
+  told.model = nn::LlamaConfig{.layers = 2, .heads = 4, .kv_heads = 2, .channels = 32, .head_size = 8, .hidden = 96,
+                               .vocabulary = 300, .padded_vocabulary = 384, .max_tokens = 64,
+                               .pairing = kernel::RotaryPairing::interleaved, .window = 16, .tied = false};
+  std::string text = to_text(told);
+  CHECK(std::get<nn::LlamaConfig>(parse_program(text).model) == std::get<nn::LlamaConfig>(told.model));
+  CHECK(to_text(parse_program(text)) == text);
+  told.options.dropout = 0.1;
+  REQUIRE_ERROR(parse_program(to_text(told)), ErrorKind::format, "do not fit each other");
+
+  told = some_program();
+  train::StablehloConfig module = train::read_stablehlo(test::jax_folder() + "/gpt.mlir");
+  module.vocabulary = 16;
+  told.model = module;
+  told.options.batch = module.batch;
+  told.options.sequence = module.sequence;
+  text = to_text(told);
+  CHECK(!test::contains(text, test::jax_folder()));
+  auto const heard = std::get<train::StablehloConfig>(parse_program(text).model);
+  CHECK(heard.hash == module.hash);
+  CHECK(heard.vocabulary == 16);
+  CHECK(heard.values.empty());
+  REQUIRE(heard.parameters.size() == module.parameters.size());
+  for (std::size_t i = 0; i < heard.parameters.size(); ++i)
+    CHECK(heard.parameters[i].name == module.parameters[i].name);
+  told.options.batch += 1;
+  REQUIRE_ERROR(parse_program(to_text(told)), ErrorKind::format, "do not fit each other");
+  std::string const call = "stablehlo.tanh";
+  std::size_t const at = text.find(call);
+  REQUIRE(at != text.npos);
+  REQUIRE_ERROR(parse_program(std::string(text).replace(at, call.size(), "stablehlo.sort")), ErrorKind::unavailable,
+                "the shepherd's module:");
+  REQUIRE_ERROR(parse_program(std::string(text).replace(at, call.size(), "{{{{{{{{")), ErrorKind::format,
+                "the shepherd's module:");
 }
 
 TEST_CASE("the hash of data tells one token, one order and one division into files from another") {

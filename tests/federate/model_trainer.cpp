@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/federate/gpt2_trainer.hpp>
-// Covers: <tutti/federate/gpt2_global.hpp>
+// Covers: <tutti/federate/model_trainer.hpp>
+// Covers: <tutti/federate/global_model.hpp>
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
+#include "support/jax_folder.hpp"
 
-#include <tutti/federate/gpt2_global.hpp>
-#include <tutti/federate/gpt2_trainer.hpp>
+#include <tutti/federate/global_model.hpp>
+#include <tutti/federate/model_trainer.hpp>
 #include <tutti/train/model_choice.hpp>
 
 #include <cstdlib>
@@ -21,11 +22,13 @@ namespace {
 struct Run {
   test::ScratchFolder folder;
   train::Setup setup;
-  nn::Gpt2Config model;
-  Gpt2Program program;
+  train::ModelChoice choice;
+  Program program;
   Facts facts;
 
-  Run() {
+  Run() : Run([](Run const&, train::Options&) {}) {}
+  template <class Adjust>
+  explicit Run(Adjust&& adjust) {
     write_shard("train.bin", 3000, 1);
     write_shard("validation.bin", 400, 2);
     train::Options o;
@@ -34,10 +37,9 @@ struct Run {
     o.data = folder / "train.bin", o.validation_data = folder / "validation.bin", o.out = folder / "out";
     o.threads = 1;
     o.backend = train::BackendName::threads;
-    setup = train::make_setup(o, 2, [&](train::Setup& s) {
-      model = std::get<nn::Gpt2Config>(train::choose_model(s).config);
-    });
-    program = {.model = model,
+    adjust(std::as_const(*this), o);
+    setup = train::make_setup(o, 2, [&](train::Setup& s) { choice = train::choose_model(s); });
+    program = {.model = choice.config,
                .options = setup.options,
                .steps = setup.steps,
                .samples_per_step = setup.global_rows,
@@ -45,18 +47,22 @@ struct Run {
                .tokenizer_hash = "",
                .data_tokens = setup.train->corpus().tokens()};
     facts.run = 1;
-    facts.parameters = nn::parameter_count(model);
-    facts.batch = 2, facts.sequence = 16;
+    if (auto const* const gpt2 = std::get_if<nn::Gpt2Config>(&choice.config))
+      facts.parameters = nn::parameter_count(*gpt2);
+    facts.batch = 2, facts.sequence = setup.options.sequence;
     facts.samples = setup.steps * setup.global_rows;
     facts.program = to_text(program);
   }
 
-  void write_shard(char const* name, int count, unsigned seed) const {
+  nn::Gpt2Config const& model() const { return std::get<nn::Gpt2Config>(choice.config); }
+  /// Of so many kinds of tokens.
+  void write_shard(char const* name, int count, unsigned seed, unsigned kinds = 61) const {
     std::int32_t header[256] = {20240520, 1, count};
     std::vector<std::uint16_t> tokens(static_cast<std::size_t>(count));
     for (std::size_t i = 1; i < tokens.size(); ++i) {
       seed = seed * 1664525u + 1013904223u;
-      tokens[i] = static_cast<std::uint16_t>((seed >> 28) < 11 ? (tokens[i - 1] * 7 + 3) % 61 : (seed >> 16) % 61);
+      unsigned const next = (seed >> 28) < 11 ? tokens[i - 1] * 7u + 3 : seed >> 16;
+      tokens[i] = static_cast<std::uint16_t>(next % kinds);
     }
     std::ofstream file(folder / name, std::ios::binary);
     file.write(reinterpret_cast<char const*>(header), sizeof(header));
@@ -74,16 +80,16 @@ struct Run {
 
 TEST_CASE("jobs of a worker are steps of the trainer: same samples, same rates, moments that stay") {
   Run run;
-  Gpt2Trainer trainer(run.local());
+  ModelTrainer trainer(run.local());
   CHECK(trainer.prepare(run.facts) > 0);
-  Gpt2Global global(run.setup, run.program, nullptr);
+  GlobalModel global(run.setup, run.program, nullptr);
   std::vector<float> parameters(global.parameters().begin(), global.parameters().end());
 
   // The same by hand. Samples of the second job lie in two ranges.
   exec::Context context({.threads = 1});
   train::Options const& o = run.setup.options;
   train::TrainStep<nn::Gpt2Loss> step(
-      context, run.model,
+      context, run.model(),
       {.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay},
       {.batch = 2, .sequence = 16, .clip = o.clip});
   step.initialise(static_cast<std::uint64_t>(o.seed));
@@ -124,8 +130,8 @@ TEST_CASE("with fragments, global model and trainer have one order of parameters
   Run run;
   run.program.fragments = 2;
   run.program.outer_learning_rate = 0.5;
-  Gpt2Global global(run.setup, run.program, nullptr), at_once(run.setup, [&] {
-    Gpt2Program program = run.program;
+  GlobalModel global(run.setup, run.program, nullptr), at_once(run.setup, [&] {
+    Program program = run.program;
     program.fragments = 1;
     return program;
   }(), nullptr);
@@ -133,10 +139,10 @@ TEST_CASE("with fragments, global model and trainer have one order of parameters
   CHECK(global.fragments()[0] + global.fragments()[1] == run.facts.parameters);
   CHECK(global.validate().loss == at_once.validate().loss);
 
-  Gpt2Trainer trainer(run.local());
+  ModelTrainer trainer(run.local());
   Facts facts = run.facts;
   facts.program = to_text(run.program);
-  REQUIRE_ERROR(trainer.prepare(facts), ErrorKind::internal, "other parameters");
+  REQUIRE_ERROR(trainer.prepare(facts), ErrorKind::format, "differ");
   facts.fragments = global.fragments();
   CHECK(trainer.prepare(facts) > 0);
   Job job;
@@ -159,26 +165,59 @@ TEST_CASE("with fragments, global model and trainer have one order of parameters
   CHECK(global.validate().loss < loss - 0.05);
 }
 
+TEST_CASE("a LLaMA and a StableHLO module are trained as a GPT-2 is, and their checkpoints are the trainer's") {
+  bool const module = GENERATE(false, true);
+  INFO((module ? "a module" : "a LLaMA"));
+  Run run([&](Run const& made, train::Options& o) {
+    if (!module) {
+      o.architecture = train::Architecture::llama, o.kv_heads = 1, o.hidden = 48;
+      return;
+    }
+    o.layers = 0, o.channels = 0, o.heads = 0, o.vocabulary = 16, o.sequence = 6;
+    o.model = test::jax_folder() + "/gpt.mlir";
+    made.write_shard("train.bin", 3000, 1, 16);
+    made.write_shard("validation.bin", 400, 2, 16);
+  });
+  GlobalModel global(run.setup, run.program, nullptr);
+  run.facts.parameters = static_cast<std::int64_t>(global.parameters().size());
+  ModelTrainer trainer(run.local());
+  REQUIRE(trainer.prepare(run.facts) > 0);
+  std::vector<float> const before(global.parameters().begin(), global.parameters().end());
+  std::vector<float> after = before;
+  Job job;
+  job.ranges = {{0, 80}};
+  job.end = run.facts.samples;
+  JobControl control;
+  CHECK(trainer.train(job, after, control).samples == 80);
+  double const loss = global.validate().loss;
+  std::vector<float> gradient(before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) gradient[i] = before[i] - after[i];
+  global.step(0, gradient);
+  CHECK(global.validate().loss < loss - 0.05);
+  train::Checkpoint const checkpoint{global.save(40)};
+  CHECK(train::architecture_of(checkpoint) == (module ? "stablehlo" : "llama"));
+}
+
 TEST_CASE("a trainer refuses data that are not the shepherd's, and programs that do not fit their facts") {
   Run run;
   run.write_shard("other.bin", 3000, 3);
-  REQUIRE_ERROR(Gpt2Trainer(run.local(run.folder / "other.bin")).prepare(run.facts), ErrorKind::configuration,
+  REQUIRE_ERROR(ModelTrainer(run.local(run.folder / "other.bin")).prepare(run.facts), ErrorKind::configuration,
                 "Copy the shepherd's files here");
-  REQUIRE_ERROR(Gpt2Trainer(train::Options{}).prepare(run.facts), ErrorKind::configuration, "--data is needed");
-  REQUIRE_ERROR(Gpt2Trainer(run.local(run.folder / "none*.bin")).prepare(run.facts), ErrorKind::io, "--data");
+  REQUIRE_ERROR(ModelTrainer(train::Options{}).prepare(run.facts), ErrorKind::configuration, "--data is needed");
+  REQUIRE_ERROR(ModelTrainer(run.local(run.folder / "none*.bin")).prepare(run.facts), ErrorKind::io, "--data");
   Facts wrong = run.facts;
   wrong.parameters += 1;
-  REQUIRE_ERROR(Gpt2Trainer(run.local()).prepare(wrong), ErrorKind::format, "differ");
+  REQUIRE_ERROR(ModelTrainer(run.local()).prepare(wrong), ErrorKind::format, "differ");
   wrong = run.facts;
   wrong.program = "{}";
-  REQUIRE_ERROR(Gpt2Trainer(run.local()).prepare(wrong), ErrorKind::format, "lacks a fact");
+  REQUIRE_ERROR(ModelTrainer(run.local()).prepare(wrong), ErrorKind::format, "lacks a fact");
 }
 
 TEST_CASE("the global model moves by Nesterov, and its checkpoint is one of the trainer's") {
   Run run;
   run.program.outer_learning_rate = 0.5;
   run.program.outer_momentum = 0;
-  Gpt2Global global(run.setup, run.program, nullptr);
+  GlobalModel global(run.setup, run.program, nullptr);
   std::vector<float> const before(global.parameters().begin(), global.parameters().end());
   auto const at_first = global.validate();
   CHECK(at_first.loss > 3.5);  // ln 61 is 4.1
@@ -193,19 +232,19 @@ TEST_CASE("the global model moves by Nesterov, and its checkpoint is one of the 
   std::string const path = global.save(12);
   train::Checkpoint const checkpoint{path};
   CHECK(checkpoint.step() == 12);
-  CHECK(train::gpt2_config(checkpoint) == run.model);
+  CHECK(train::gpt2_config(checkpoint) == run.model());
   auto const model = train::Gpt2Model::load(run.folder / "out");
   double difference = 0;
   std::vector<float> saved(before.size());
   {
     exec::Context context({.threads = 1});
-    train::TrainStep<nn::Gpt2Loss> step(context, run.model, {}, {.batch = 1, .sequence = 16});
-    train::read_gpt2(checkpoint, run.model, nn::gpt2_data(step.state()));
+    train::TrainStep<nn::Gpt2Loss> step(context, run.model(), {}, {.batch = 1, .sequence = 16});
+    train::read_gpt2(checkpoint, run.model(), nn::gpt2_data(step.state()));
     parallel::gather(step.state(), parallel::fragments_of(step.state(), 1).front(), saved);
   }
   for (std::size_t i = 0; i < saved.size(); ++i)
     difference =
         std::max(difference, std::abs(static_cast<double>(saved[i]) - static_cast<double>(global.parameters()[i])));
   CHECK(difference == 0);
-  CHECK(model.weights().config == run.model);
+  CHECK(model.weights().config == run.model());
 }

@@ -1,56 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Inner steps of a GPT-2, on whatever trains here: an optimizer whose moments stay from round to round.
+/// Inner steps of the shepherd's model, on whatever trains here: an optimizer whose moments stay from round to round.
 
 #include <tutti/data/loader.hpp>
 #include <tutti/exec/memory_limit.hpp>
 #include <tutti/exec/wait.hpp>
-#include <tutti/federate/gpt2_program.hpp>
+#include <tutti/federate/program.hpp>
 #include <tutti/federate/trainer.hpp>
-#include <tutti/nn/gpt2.hpp>
-#include <tutti/nn/gpt2_state.hpp>
 #include <tutti/optim/schedule.hpp>
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/tensor/tensor.hpp>
+#include <tutti/train/any_train_step.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/optimizer_choice.hpp>
 #include <tutti/train/setup.hpp>
-#include <tutti/train/train_step.hpp>
 
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tutti::federate {
 
 /// Determinism  the same job on the same moments: the same parameters. Moments are those of the jobs before.
 template <class Device>
-class Gpt2TrainerOn final : public Trainer {
+class ModelTrainerOn final : public Trainer {
  public:
   /// Of the options: where the data are (`data`, and `tokenizer` beside them), `threads`, and `device`.
-  explicit Gpt2TrainerOn(train::Options options) : local_(std::move(options)) {}
+  explicit ModelTrainerOn(train::Options options) : local_(std::move(options)) {}
 
   std::string device() const override { return local_.device.text(); }
 
   double prepare(Facts const& facts) override {
-    program_ = parse_gpt2_program(facts.program);
+    program_ = parse_program(facts.program);
     train::Options& o = program_.options;
-    if (nn::parameter_count(program_.model) != facts.parameters || o.batch != facts.batch ||
-        o.sequence != facts.sequence || program_.bits != facts.bits)
-      throw Error(ErrorKind::format, "federate", "the shepherd's program and its facts differ");
-    open_data();
-    require_memory(facts);
+    train::ModelFacts const model = std::visit([](auto const& config) { return train::facts_of(config); },
+                                               program_.model);
+    auto const require = [](bool fits) {
+      if (!fits) throw Error(ErrorKind::format, "federate", "the shepherd's program and its facts differ");
+    };
+    require(o.batch == facts.batch && o.sequence == facts.sequence && program_.bits == facts.bits);
+    open_data(model.vocabulary);
+    std::int64_t const available = exec::available_memory();
+    require_memory(model.parameters, facts, 0, available);
     machine_ = std::make_unique<train::Machine<Device>>(local_, train::NodePlace{});
-    nn::Gpt2Config model = program_.model;
-    model.dropout = o.dropout;
-    model.attention_dropout = o.attention_dropout;
-    step_ = std::make_unique<train::TrainStep<nn::Gpt2Loss, Device>>(
-        machine_->context(), model, train::optimizer_of(o),
+    if (auto* const gpt2 = std::get_if<nn::Gpt2Config>(&program_.model)) {
+      gpt2->dropout = o.dropout;
+      gpt2->attention_dropout = o.attention_dropout;
+    }
+    step_ = std::make_unique<train::AnyTrainStep<Device>>(
+        machine_->context(), program_.model, train::optimizer_of(o),
         train::TrainStepOptions{.batch = o.batch,
                                 .sequence = o.sequence,
                                 .clip = o.clip,
@@ -59,8 +63,8 @@ class Gpt2TrainerOn final : public Trainer {
                                 .seed = o.seed});
     std::vector<std::int64_t> fragments;
     fragment_ = flat_order(step_->state(), program_.fragments, fragments);
-    if (parallel::size(fragment_) != facts.parameters || fragments != facts.fragments)
-      throw Error(ErrorKind::internal, "federate", "the model has other parameters than its sizes say");
+    require(parallel::size(fragment_) == facts.parameters && fragments == facts.fragments);
+    require_memory(model.parameters, facts, step_->workspace_bytes(), available);
     tokens_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
     targets_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});
     schedule_ = {.kind = o.schedule,
@@ -98,7 +102,8 @@ class Gpt2TrainerOn final : public Trainer {
   }
 
  private:
-  void open_data() {
+  /// `vocabulary`: of the model; 0: not known.
+  void open_data(std::int64_t vocabulary) {
     if (local_.data.empty())
       throw Error(ErrorKind::configuration, "federate",
                   "--data is needed: the training shards that the shepherd has too");
@@ -114,18 +119,17 @@ class Gpt2TrainerOn final : public Trainer {
         train::detail::hash_text(io::read_file(local_.tokenizer)) != program_.tokenizer_hash)
       throw Error(ErrorKind::configuration, "federate",
                   "--tokenizer " + local_.tokenizer + " is not the shepherd's. Copy it here");
-    corpus.require_vocabulary(program_.model.vocabulary);
+    if (vocabulary > 0) corpus.require_vocabulary(vocabulary);
     loader_.emplace(std::move(corpus), 1, program_.options.sequence, static_cast<std::uint64_t>(program_.options.seed));
   }
-  /// Parameters, moments and gradients, what is held of the global model, and what is sent.
-  void require_memory(Facts const& facts) const {
-    double const parameters = static_cast<double>(facts.parameters);
-    double const hidden = static_cast<double>(facts.batch) * static_cast<double>(facts.sequence) *
-                          static_cast<double>(program_.model.channels);
-    train::detail::require_memory(
-        program_.options, 1, true, train::state_bytes_of_parameter(program_.options) * parameters,
-        (facts.streams() ? 24 : 16) * parameters + 2 * static_cast<double>(facts.gradient_bytes(0)) + 4 * hidden,
-        exec::available_memory());
+  /// Parameters, moments and gradients, what is held of the global model, what is sent, and what a step works in.
+  void require_memory(double parameters, Facts const& facts, std::int64_t workspace, std::int64_t available) const {
+    train::detail::require_memory(program_.options, 1, true,
+                                  train::state_bytes_of_parameter(program_.options) * parameters,
+                                  (facts.streams() ? 24 : 16) * parameters +
+                                      2 * static_cast<double>(facts.gradient_bytes(0)) +
+                                      static_cast<double>(workspace),
+                                  available);
   }
   /// Steps a second, of steps whose outcome is thrown away.
   double measure() {
@@ -145,16 +149,16 @@ class Gpt2TrainerOn final : public Trainer {
   }
 
   train::Options local_;
-  Gpt2Program program_;
+  Program program_;
   std::optional<data::TrainLoader> loader_;
   std::unique_ptr<train::Machine<Device>> machine_;
-  std::unique_ptr<train::TrainStep<nn::Gpt2Loss, Device>> step_;
+  std::unique_ptr<train::AnyTrainStep<Device>> step_;
   parallel::Fragment fragment_;  // everything
   Tensor<std::int32_t> tokens_, targets_;
   optim::Schedule schedule_;
 };
 
 /// On this machine's processors.
-using Gpt2Trainer = Gpt2TrainerOn<Cpu>;
+using ModelTrainer = ModelTrainerOn<Cpu>;
 
 }  // namespace tutti::federate

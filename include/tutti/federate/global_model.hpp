@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The shepherd's GPT-2: the parameters that all agree on, their outer step, what they are worth, and their
-/// checkpoints.
+/// The shepherd's model: the parameters that all agree on, their outer step, what they are worth, and their checkpoints.
 
-#include <tutti/federate/gpt2_program.hpp>
+#include <tutti/federate/program.hpp>
 #include <tutti/federate/shepherd_actions.hpp>
-#include <tutti/nn/gpt2.hpp>
-#include <tutti/nn/gpt2_state.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/parallel/outer_optimizer.hpp>
+#include <tutti/train/any_train_step.hpp>
 #include <tutti/train/checkpoint.hpp>
-#include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/state_files.hpp>
-#include <tutti/train/train_step.hpp>
-#include <tutti/train/validation.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -27,13 +22,13 @@
 
 namespace tutti::federate {
 
-class Gpt2Global final : public OuterModel {
+class GlobalModel final : public OuterModel {
  public:
   /// With what `initial` sets, or drawn from the setup's seed where it is null: the same on every start.
-  Gpt2Global(train::Setup& setup, Gpt2Program const& program, std::function<void(graph::State&)> const& initial)
+  GlobalModel(train::Setup& setup, Program const& program, std::function<void(graph::State&)> const& initial)
       : setup_(setup),
         context_({.threads = setup.options.threads}),
-        step_(context_, program.model, {},
+        step_(context_, program.model, optim::AnyOptimizer(optim::AdamW()),
               {.batch = setup.options.batch,
                .sequence = setup.options.sequence,
                .compute = setup.options.compute_dtype()}),
@@ -69,8 +64,8 @@ class Gpt2Global final : public OuterModel {
   /// Over as many windows of the held-out text as the setup says. Blocking. Requires: there is held-out text.
   train::Validation validate() {
     parallel::scatter(parameters(), fragment_, step_.state());
-    return train::measure(step_, *setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
-                          setup_.validation_windows());
+    return step_.measure(*setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                         setup_.validation_windows());
   }
   /// A checkpoint like those of train_gpt2, with moments of zero: the workers have theirs. Returns its folder.
   /// `steps`: inner steps of all workers together. Errors: io.
@@ -85,7 +80,7 @@ class Gpt2Global final : public OuterModel {
  private:
   train::Setup& setup_;
   exec::Context context_;
-  train::TrainStep<nn::Gpt2Loss> step_;  // for its state and its evaluation: it never trains
+  train::AnyTrainStep<> step_;  // for its state and its evaluation: it never trains
   std::vector<std::int64_t> fragments_;
   parallel::Fragment fragment_;  // everything
   parallel::OuterOptimizer outer_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A run of a GPT-2 as a shepherd leads it, and a worker's part in it: what the programs do.
+/// A run of a model as a shepherd leads it, and a worker's part in it: what the programs do.
 
-#include <tutti/federate/gpt2_global.hpp>
-#include <tutti/federate/gpt2_trainer.hpp>
+#include <tutti/federate/global_model.hpp>
+#include <tutti/federate/model_trainer.hpp>
 #include <tutti/federate/rpc/command_line.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/optimizer_choice.hpp>
@@ -25,10 +25,10 @@
 namespace tutti::federate {
 
 /// One object for one run of `operator()`.
-class Gpt2Shepherd {
+class ModelShepherd {
  public:
   /// Errors: configuration, io, format: what is wrong with the settings, the data or the folder.
-  explicit Gpt2Shepherd(ShepherdCommand command)
+  explicit ModelShepherd(ShepherdCommand command)
       : command_(std::move(command)),
         setup_(setup_of(command_, choice_)),
         program_(program_of(command_, setup_, choice_)),
@@ -44,6 +44,11 @@ class Gpt2Shepherd {
     facts.sequence = setup_.options.sequence;
     facts.samples = setup_.steps * setup_.global_rows;
     facts.program = to_text(program_);
+    if (facts.program.size() > detail::longest_program)
+      throw Error(ErrorKind::configuration, "federate",
+                  concat("--model ", setup_.options.model, " is described by ", facts.program.size(),
+                         " bytes, and workers take ", detail::longest_program,
+                         ". Pass large constants of the module as parameters"));
     facts_ = facts;
     shepherd_.emplace(command_.at, facts, command_.policy, model_,
                       ShepherdCallbacks{.listening = [this](int port) { announce(port); },
@@ -89,10 +94,8 @@ class Gpt2Shepherd {
     int const workers = static_cast<int>(command.policy.workers);
     train::Setup made = train::make_setup(std::move(options), workers, [&](train::Setup& setup) {
       choice = train::choose_model(setup);
-      if (!std::holds_alternative<nn::Gpt2Config>(choice.config))
-        throw Error(ErrorKind::unavailable, "federate",
-                    "--architecture " + setup.model.architecture + ": workers train a GPT-2 alone. Leave it out");
     });
+    train::require_batch(made, choice, workers);
     if (made.train->sets() > 1)
       throw Error(ErrorKind::unavailable, "federate",
                   "--data " + made.options.data + " is a mixture, and workers read one set. Name one");
@@ -102,10 +105,10 @@ class Gpt2Shepherd {
                   "count samples, not targets. Learn from every token, or use ./tutti train");
     return made;
   }
-  static Gpt2Program program_of(ShepherdCommand const& command, train::Setup const& setup,
+  static Program program_of(ShepherdCommand const& command, train::Setup const& setup,
                                 train::ModelChoice const& choice) {
     data::TokenCorpus const& corpus = setup.train->corpus();
-    return {.model = std::get<nn::Gpt2Config>(choice.config),
+    return {.model = choice.config,
             .options = setup.options,
             .steps = setup.steps,
             .samples_per_step = setup.global_rows,
@@ -299,8 +302,8 @@ class Gpt2Shepherd {
   ShepherdCommand command_;
   train::ModelChoice choice_;
   train::Setup setup_;
-  Gpt2Program program_;
-  Gpt2Global model_;
+  Program program_;
+  GlobalModel model_;
   Facts facts_;
   std::optional<Shepherd> shepherd_;
   train::RunOutputs outputs_;
@@ -313,9 +316,9 @@ class Gpt2Shepherd {
 
 /// Blocking. Prints what happens. Errors: communication, with why it could not go on; configuration, io.
 template <class Device = Cpu>
-void run_gpt2_worker(WorkerCommand const& command) {
+void run_model_worker(WorkerCommand const& command) {
   train::StopSignals const signals(true);
-  Gpt2TrainerOn<Device> trainer(command.train);
+  ModelTrainerOn<Device> trainer(command.train);
   auto const say = [](std::string const& what) {
     std::printf("worker: %s\n", what.c_str());
     std::fflush(stdout);

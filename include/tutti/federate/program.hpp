@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What a shepherd tells its workers to train: a GPT-2's sizes, how its inner steps learn, and from which data, by
-/// their hash. As text, for the wire and for the shepherd's folder.
+/// What a shepherd tells its workers to train: a model, which is a GPT-2's or a LLaMA's sizes or the text of a StableHLO
+/// module, how its inner steps learn, and from which data, by their hash. As text, for the wire and for the shepherd's
+/// folder.
 
 #include <tutti/data/loader.hpp>
 #include <tutti/io/json.hpp>
-#include <tutti/nn/gpt2_config.hpp>
 #include <tutti/parallel/fragments.hpp>
 #include <tutti/parallel/outer_gradient.hpp>
-#include <tutti/train/gpt2_files.hpp>
+#include <tutti/train/model_choice.hpp>
 #include <tutti/train/options.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace tutti::federate {
@@ -47,8 +52,8 @@ inline std::uint64_t hash_corpus(data::TokenCorpus const& corpus) {
   return hash;
 }
 
-struct Gpt2Program {
-  nn::Gpt2Config model;
+struct Program {
+  train::ModelConfig model;
   train::Options options;             ///< of these, what `travels` says
   std::int64_t steps = 1;             ///< the run's length in inner steps of samples_per_step samples, for the schedule
   std::int64_t samples_per_step = 1;  ///< of all workers that were waited for
@@ -65,15 +70,50 @@ struct Gpt2Program {
   }
 };
 
-inline std::string to_text(Gpt2Program const& program) {
+namespace detail {
+
+inline nlohmann::json describe_model(train::ModelConfig const& model) {
+  return std::visit(
+      []<class Config>(Config const& config) {
+        train::ModelFacts facts = train::facts_of(config);
+        facts.json["architecture"] = facts.architecture;
+        if constexpr (std::is_same_v<Config, train::StablehloConfig>) {
+          facts.json["file"] = std::filesystem::path(config.file).filename().string();
+          facts.json["text"] = *config.text;
+        }
+        return facts.json;
+      },
+      model);
+}
+/// What describe_model wrote. Errors: nlohmann::json::exception; format, configuration, unavailable.
+inline train::ModelConfig model_of(nlohmann::json const& m) {
+  std::string const architecture = m.at("architecture");
+  auto const sound = [](auto config) {
+    nn::validate(config);
+    return train::ModelConfig(config);
+  };
+  if (architecture == "gpt2") return sound(train::gpt2_config(m));
+  if (architecture == "llama") return sound(train::llama_config(m));
+  if (architecture != "stablehlo")
+    throw Error(ErrorKind::unavailable, "federate",
+                "the shepherd's model is of another architecture than gpt2, llama and stablehlo. Use programs of one "
+                "release");
+  train::StablehloConfig config = train::parse_stablehlo(m.at("text"), "the shepherd's module");
+  config.vocabulary = m.at("vocabulary");
+  return config;
+}
+
+}  // namespace detail
+
+inline std::string to_text(Program const& program) {
   nlohmann::json settings = nlohmann::json::object();
   train::for_each_flag(program.options, [&](train::Flag const& flag, auto const& value, auto const&) {
-    if (Gpt2Program::travels(flag)) settings[flag.name] = value;
+    if (Program::travels(flag)) settings[flag.name] = value;
   });
   nlohmann::json const json = {
-      {"kind", "gpt2"},
-      {"version", 2},
-      {"model", train::to_json(program.model)},
+      {"kind", "model"},
+      {"version", 3},
+      {"model", detail::describe_model(program.model)},
       {"settings", settings},
       {"steps", program.steps},
       {"samples_per_step", program.samples_per_step},
@@ -88,18 +128,19 @@ inline std::string to_text(Gpt2Program const& program) {
 }
 
 /// Every value is checked as if it had come from a command line. Errors: format, configuration.
-inline Gpt2Program parse_gpt2_program(std::string_view text) {
-  Gpt2Program program;
+inline Program parse_program(std::string_view text) {
+  Program program;
   try {
     nlohmann::json const json = io::parse_json(text, "the shepherd's program", "federate");
-    if (json.at("kind") != "gpt2" || json.at("version") != 2)
+    if (json.at("kind") != "model" || json.at("version") != 3)
       throw Error(ErrorKind::unavailable, "federate",
                   "the shepherd's program is of kind " + json.at("kind").dump() + ", version " +
-                      json.at("version").dump() + "; this worker trains gpt2, version 2. Use programs of one release");
-    nlohmann::json const &m = json.at("model"), &settings = json.at("settings"), &outer = json.at("outer");
-    program.model = train::gpt2_config(m);
+                      json.at("version").dump() +
+                      "; this worker knows kind model, version 3. Use programs of one release");
+    nlohmann::json const &settings = json.at("settings"), &outer = json.at("outer");
+    program.model = detail::model_of(json.at("model"));
     train::for_each_flag(program.options, [&]<class T>(train::Flag const& flag, T& value, auto const&) {
-      if (Gpt2Program::travels(flag)) value = settings.at(flag.name).get<T>();
+      if (Program::travels(flag)) value = settings.at(flag.name).get<T>();
     });
     program.steps = json.at("steps");
     program.samples_per_step = json.at("samples_per_step");
@@ -118,12 +159,19 @@ inline Gpt2Program parse_gpt2_program(std::string_view text) {
     throw Error(ErrorKind::format, "federate", "the shepherd's program lacks a fact or has one of another type")
         .with_native(error.what());
   }
-  nn::validate(program.model);
   train::for_each_flag(program.options, [&](train::Flag const& flag, auto const& value, auto const& may) {
-    if (Gpt2Program::travels(flag)) train::detail::check_value(program.options, flag, value, may);
+    if (Program::travels(flag)) train::detail::check_value(program.options, flag, value, may);
   });
-  if (program.steps < 1 || program.samples_per_step < 1 || program.options.sequence > program.model.max_tokens ||
-      program.fragments < 1)
+  train::Options const& o = program.options;
+  bool const fits = std::visit(
+      [&]<class Config>(Config const& config) {
+        if constexpr (std::is_same_v<Config, train::StablehloConfig>)
+          if (o.batch != config.batch || o.sequence != config.sequence) return false;
+        return o.sequence <= train::facts_of(config).max_tokens &&
+               (std::is_same_v<Config, nn::Gpt2Config> || (o.dropout == 0 && o.attention_dropout == 0));
+      },
+      program.model);
+  if (program.steps < 1 || program.samples_per_step < 1 || program.fragments < 1 || !fits)
     throw Error(ErrorKind::format, "federate", "the shepherd's program has sizes that do not fit each other");
   return program;
 }
