@@ -309,12 +309,18 @@ def case_mixed():
 
 
 def case_models():
-    """A LLaMA, and a model that JAX exported, are trained as a GPT-2 is; the program tells workers the module's text."""
+    """A LLaMA, and a model that JAX exported, are trained as a GPT-2 is; the program tells workers the module's text. Held-out
+    text is measured beside the run."""
     global PORT
-    lead = shepherd("--architecture", "llama", "--kv-heads", 1, "--hidden", 64)
+    lead = shepherd("--architecture", "llama", "--kv-heads", 1, "--hidden", 64, "--validate-every", 7, "--validation-batches", 2)
     workers = [worker(1), worker(2)]
     require(wait(lead) == 0 and [wait(one) for one in workers] == [0, 0], "the LLaMA failed")
-    complete(2 * 2 * 600)
+    rows = complete(2 * 2 * 600)
+    measured = {row["step"]: row["loss"] for row in rows if row["type"] == "validation"}
+    last = max(row["step"] for row in rows if row["type"] == "outer_step")
+    require(0 in measured and last in measured and len(measured) > 2, f"measured after {list(measured)}")
+    require(all(step % 7 == 0 or step == last for step in measured), f"measured after {list(measured)}")
+    require(measured[last] < measured[0] - 0.5, f"measured: {measured}")
     PORT = free_port()
     subprocess.run(["rm", "-rf", folder / "run"], check=True)
     tokens = [0]

@@ -14,10 +14,14 @@
 #include <tutti/train/state_files.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::federate {
@@ -28,12 +32,13 @@ class GlobalModel final : public OuterModel {
   GlobalModel(train::Setup& setup, Program const& program, std::function<void(graph::State&)> const& initial)
       : setup_(setup),
         context_({.threads = setup.options.threads}),
+        outer_context_({.threads = setup.options.threads}),
         step_(context_, program.model, optim::AnyOptimizer(optim::AdamW()),
               {.batch = setup.options.batch,
                .sequence = setup.options.sequence,
                .compute = setup.options.compute_dtype()}),
         fragment_(flat_order(step_.state(), program.fragments, fragments_)),
-        outer_(context_, fragments_.empty() ? std::vector{parallel::size(fragment_)} : fragments_,
+        outer_(outer_context_, fragments_.empty() ? std::vector{parallel::size(fragment_)} : fragments_,
                {.learning_rate = program.outer_learning_rate, .momentum = program.outer_momentum}) {
     if (!fragments_.empty())
       for (auto* const flat : {&parameters_, &momentum_})
@@ -63,13 +68,28 @@ class GlobalModel final : public OuterModel {
 
   /// Over as many windows of the held-out text as the setup says. Blocking. Requires: there is held-out text.
   train::Validation validate() {
+    require_idle();
     parallel::scatter(parameters(), fragment_, step_.state());
-    return step_.measure(*setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
-                         setup_.validation_windows());
+    return measure();
+  }
+  /// The same of a copy of the parameters, beside whatever else happens: `validated` has the outcome. False, and
+  /// nothing is done, while one is under way. Requires: there is held-out text.
+  bool begin_validation(std::int64_t round) {
+    if (validation_.valid()) return false;
+    parallel::scatter(parameters(), fragment_, step_.state());
+    validation_ = std::async(std::launch::async, [this, round] { return std::pair(round, measure()); });
+    return true;
+  }
+  /// Its round and outcome, once; nothing while there is none. Blocking if it `waits`. Errors: the measurement's.
+  std::optional<std::pair<std::int64_t, train::Validation>> validated(bool waits) {
+    if (!validation_.valid()) return std::nullopt;
+    if (!waits && validation_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+    return validation_.get();
   }
   /// A checkpoint like those of train_gpt2, with moments of zero: the workers have theirs. Returns its folder.
   /// `steps`: inner steps of all workers together. Errors: io.
   std::string save(std::int64_t steps) {
+    require_idle();
     parallel::scatter(parameters(), fragment_, step_.state());
     train::CheckpointContents contents = train::contents_of(step_.state(), steps);
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
@@ -78,13 +98,23 @@ class GlobalModel final : public OuterModel {
   }
 
  private:
+  /// The step's state is free for other parameters.
+  void require_idle() const {
+    if (validation_.valid()) validation_.wait();
+  }
+  train::Validation measure() {
+    return step_.measure(*setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                         setup_.validation_windows());
+  }
+
   train::Setup& setup_;
-  exec::Context context_;
+  exec::Context context_, outer_context_;  // for threads that measure and step at the same time
   train::AnyTrainStep<> step_;  // for its state and its evaluation: it never trains
   std::vector<std::int64_t> fragments_;
   parallel::Fragment fragment_;  // everything
   parallel::OuterOptimizer outer_;
   std::vector<float> parameters_, momentum_;  // with fragments: one behind another, as snapshots have them
+  std::future<std::pair<std::int64_t, train::Validation>> validation_;  // last: it uses the others
 };
 
 }  // namespace tutti::federate

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What a shepherd tells its workers to train: a model, which is a GPT-2's or a LLaMA's sizes or the text of a StableHLO
-/// module, how its inner steps learn, and from which data, by their hash. As text, for the wire and for the shepherd's
+/// What a shepherd tells its workers to train: a model, as the sizes of a GPT-2 or a LLaMA or the text of a StableHLO
+/// module; how its inner steps learn, and from which data, by their hash. As text, for the wire and the shepherd's
 /// folder.
 
 #include <tutti/data/loader.hpp>

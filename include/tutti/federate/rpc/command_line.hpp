@@ -74,7 +74,6 @@ inline std::set<std::string> const& unused_by_all() {
                                            "sample-every",
                                            "sample-tokens",
                                            "sample-prompt",
-                                           "validate-every",
                                            "gradient-statistics",
                                            "no-final-checkpoint",
                                            "profile",
@@ -109,8 +108,8 @@ ParsedCommand<Command> parse_command(int argc, char const* const* argv, char con
   } catch (CLI::CallForHelp const&) {
     train::Options scratch;
     CLI::App trainer{
-        "and of the trainer's flags, those that say what to train and from what; steps of --checkpoint-every "
-        "are outer steps:"};
+        "and of the trainer's flags, those that say what to train and from what; steps of --checkpoint-every and "
+        "--validate-every are outer steps:"};
     trainer.set_help_flag();
     train::detail::declare(trainer, scratch);
     parsed.leave = true;

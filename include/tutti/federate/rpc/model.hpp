@@ -179,6 +179,7 @@ class ModelShepherd {
          {"prompt", train::opening_prompt(setup_)}});
     shared_ = core.ledger().committed();
     told_ = clock_now();
+    if (setup_.validation && core.round() == 0) model_.begin_validation(0);
   }
   void tell(RoundReport const& r) {
     Instant const now = clock_now();
@@ -205,6 +206,19 @@ class ModelShepherd {
     if (std::int64_t const every = setup_.options.checkpoint_every;
         every > 0 && r.round % every == 0 && r.committed < facts_.samples)
       save(r.round, r.committed);
+    if (std::int64_t const every = setup_.options.validate_every;
+        setup_.validation && every > 0 && r.round % every == 0 && r.committed < facts_.samples)
+      model_.begin_validation(r.round);  // where the last one is not over, this one is left out
+  }
+  void tell(std::int64_t round, train::Validation const& found) {
+    bool const bits = found.bits_per_byte > 0;
+    outputs_.line(fmt::format("validation loss {:.4f}{}, after outer step {}", found.loss,
+                              bits ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : "", round));
+    outputs_.record(
+        {{"type", "validation"},
+         {"step", round},
+         {"loss", found.loss},
+         {"bits_per_byte", bits ? train::RunOutputs::Json(found.bits_per_byte) : train::RunOutputs::Json()}});
   }
   void tell(WorkerEvent event, std::uint64_t worker, std::string const& why) {
     outputs_.line(fmt::format("worker {} {}{}{}", short_name(worker), name(event), why.empty() ? "" : ": ", why));
@@ -218,6 +232,7 @@ class ModelShepherd {
   bool heed() {
     ShepherdCore const& core = shepherd_->core();
     outputs_.poll();
+    if (auto const found = model_.validated(false)) tell(found->first, found->second);
     if (outputs_.paused() != paused_) shepherd_->pause(paused_ = outputs_.paused());
     for (std::string const& name : outputs_.take_drains())
       for (auto const& [worker, member] : core.members())
@@ -274,23 +289,14 @@ class ModelShepherd {
   void finish(bool complete) {
     ShepherdCore const& core = shepherd_->core();
     std::int64_t const round = core.round();
+    if (auto const found = model_.validated(true)) tell(found->first, found->second);
     if (!complete) {
       outputs_.line(fmt::format("stopped after outer step {}; the same command goes on from there", round));
     } else {
       outputs_.line(fmt::format("done: {} outer steps, every one of {} samples once, in {}", round,
                                 train::with_commas(facts_.samples),
                                 train::human_time(in_seconds(clock_now() - began_))));
-      if (setup_.validation) {
-        auto const found = model_.validate();
-        outputs_.line(
-            fmt::format("validation loss {:.4f}{}", found.loss,
-                        found.bits_per_byte > 0 ? fmt::format(", {:.4f} bits per byte", found.bits_per_byte) : ""));
-        outputs_.record({{"type", "validation"},
-                         {"step", round},
-                         {"loss", found.loss},
-                         {"bits_per_byte", found.bits_per_byte > 0 ? train::RunOutputs::Json(found.bits_per_byte)
-                                                                   : train::RunOutputs::Json()}});
-      }
+      if (setup_.validation) tell(round, model_.validate());
       save(round, facts_.samples);
     }
     outputs_.record({{"type", "end"},
