@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The shepherd's model: the parameters that all agree on, their outer step, what they are worth, and their checkpoints.
+/// The shepherd's model: the parameters that all agree on, their outer step, what they are worth, and their
+/// checkpoints.
 
 #include <tutti/federate/program.hpp>
 #include <tutti/federate/shepherd_actions.hpp>
