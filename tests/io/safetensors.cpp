@@ -78,6 +78,17 @@ TEST_CASE("the same tensors give the same bytes in any order, aligned for their 
   std::reverse(names.begin(), names.end());
   io::write_safetensors(folder / "2", names);
   CHECK(io::read_file(folder / "1") == io::read_file(folder / "2"));
+  // One at a time, in the order given, from memory that the next one overwrites.
+  std::vector<std::byte> memory;
+  std::vector<std::string> asked;
+  io::write_safetensors(folder / "one by one", names, [&](io::NamedTensor const& tensor) {
+    auto const* const bytes = static_cast<std::byte const*>(tensor.data);
+    memory.assign(bytes, bytes + tensor.bytes());
+    asked.push_back(tensor.name);
+    return memory.data();
+  });
+  CHECK(asked == std::vector<std::string>{"c", "d", "e", "a", "b"});
+  CHECK(io::read_file(folder / "1") == io::read_file(folder / "one by one"));
   io::Safetensors const file(folder / "1");
   for (auto const& [name, tensor] : file.tensors())
     CHECK(reinterpret_cast<std::uintptr_t>(tensor.data) % size_of(tensor.dtype) == 0);

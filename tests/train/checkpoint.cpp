@@ -243,6 +243,38 @@ TEST_CASE("a description, a marker or a tokenizer that was changed, and a folder
   REQUIRE_ERROR(Checkpoint(saved), ErrorKind::format, "checkpoint.json is not what was saved");
 }
 
+TEST_CASE("tensors that are loaded one at a time make the checkpoint of those in memory, beside training too") {
+  Folder folder;
+  Contents contents;
+  save_checkpoint(folder.path, contents.at(1), 0);
+  auto const load = [&](io::NamedTensor const& tensor) -> void const* {
+    if (tensor.name == "broken") throw Error(ErrorKind::communication, "load", "nobody has it");
+    return tensor.name == "weight" ? contents.weight.data() : contents.moment.data();
+  };
+  auto const without_data = [&](std::int64_t step) {
+    CheckpointContents made = contents.at(step);
+    for (auto* const list : {&made.parameters, &made.optimizer})
+      for (io::NamedTensor& tensor : *list) tensor.data = nullptr;
+    made.load = load;
+    return made;
+  };
+  auto const bytes = [](fs::path const& path) {
+    return io::read_file((path / "parameters.safetensors").string()) +
+           io::read_file((path / "optimizer.safetensors").string()) +
+           io::read_file((path / "checkpoint.json").string());
+  };
+  std::string const wanted = bytes(find_checkpoint(folder.path, "1"));
+  CHECK(bytes(save_checkpoint(folder.path, without_data(1), 0)) == wanted);
+  CheckpointWriter writer;
+  writer.begin(folder.path, without_data(1), 0);
+  contents.weight.fill(-1);
+  CHECK(bytes(writer.finish()->folder) == wanted);
+  CheckpointContents broken = without_data(2);
+  broken.optimizer.push_back({"broken", DType::float32, Shape{2}, nullptr});
+  REQUIRE_ERROR(save_checkpoint(folder.path, broken, 0), ErrorKind::communication, "nobody has it");
+  CHECK(train::detail::complete_steps(folder.path) == std::vector<std::int64_t>{1});
+}
+
 TEST_CASE("a failed save leaves the older checkpoint as it was") {
   Folder folder;
   Contents contents;

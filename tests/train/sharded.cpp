@@ -8,8 +8,10 @@
 
 #include <tutti/backend/threads.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -83,8 +85,28 @@ TEST_CASE("moments that ranks share out take the memory of a share, and are gath
       step.sections().gather(*port, step.state(), rank == 0);
       if (rank == 0) copy(gathered);
       step.sections().clear_others(step.state());
+      for (graph::Field const& field : step.state().fields()) {
+        std::vector<std::byte> const all = step.whole(field, rank == 0);
+        if (all.empty() != (rank != 0)) wrong[rank] = "not whole where it is wanted, and there alone";
+        if (rank == 0 && std::memcmp(all.data(), gathered.at(field.name).data(), all.size()) != 0)
+          wrong[rank] = field.name + " is another one by itself";
+      }
       copy(after);
       if (before != after) wrong[rank] = "sections changed";
+      int one_by_one = 0;
+      step.fill_each([&](graph::State& one) {
+        one_by_one += one.fields().size() == 1;
+        graph::Field& field = one.fields().front();
+        auto const& from = before.at(field.name);
+        if (field.parameter) std::copy(from.begin(), from.end(), field.view<float>().data());
+        else std::fill_n(field.view<float>().data(), field.shape.size(), 2.0f);
+      });
+      if (one_by_one != static_cast<int>(before.size())) wrong[rank] = "several at a time";
+      for (graph::Field const& field : step.state().fields())
+        for (std::size_t i = 0; i < before.at(field.name).size(); ++i) {
+          float const is = field.view<float>().data()[i], was = before.at(field.name)[i];
+          if (field.parameter ? is != was : is != 0 && is != 2) wrong[rank] = field.name + " was filled otherwise";
+        }
       step.fill([](graph::State& state) {  // as a checkpoint is read: of moments a rank keeps its own
         for (graph::Field& field : state.fields())
           if (!field.parameter)

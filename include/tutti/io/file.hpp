@@ -248,6 +248,11 @@ class AtomicFile {
     }
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
+  /// What is written next stands there, in bytes from the beginning.
+  void seek(std::size_t at) {
+    if (::lseek(file_.get(), static_cast<::off_t>(at), SEEK_SET) < 0)
+      detail::throw_errno("AtomicFile::seek", "cannot write in the middle of '" + path_ + "'");
+  }
 
   /// The moment at which the file exists. Blocking: until the device has the bytes.
   void commit() {

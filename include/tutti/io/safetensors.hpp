@@ -20,6 +20,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -266,17 +267,36 @@ inline std::string safetensors_header(std::span<NamedTensor const* const> tensor
 }  // namespace detail
 
 /// Writes the tensors aside and renames: the file is complete or absent. Wide element types come first, then names in
-/// order, so every tensor is aligned for its type and the same tensors always give the same bytes.
-/// Errors: invalid_argument, when a name stands twice or is the format's own; io.
+/// order, so every tensor is aligned for its type and the same tensors always give the same bytes. `data(tensor)` is
+/// asked for the bytes of one after the other, in the order given; they need stay only until the next is asked for.
+/// Errors: invalid_argument, when a name stands twice or is the format's own; io; those of `data`.
+template <class Data>
+  requires std::is_invocable_r_v<void const*, Data&, NamedTensor const&>
+void write_safetensors(std::string const& path, std::span<NamedTensor const> tensors, Data&& data,
+                       Metadata const& metadata = {}, std::source_location where = std::source_location::current()) {
+  std::vector<NamedTensor const*> order;
+  std::vector<std::size_t> places(tensors.size());
+  std::size_t next = 0;
+  for (std::size_t const i : detail::safetensors_order(tensors, where)) {
+    order.push_back(&tensors[i]);
+    places[i] = next;
+    next += tensors[i].bytes();
+  }
+  AtomicFile file(path, where);
+  std::string const header = detail::safetensors_header(order, metadata);
+  file.write(header);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    void const* const bytes = data(tensors[i]);
+    file.seek(header.size() + places[i]);
+    file.write(bytes, tensors[i].bytes());
+  }
+  file.commit();
+}
+/// The same of tensors that are all in memory.
 inline void write_safetensors(std::string const& path, std::span<NamedTensor const> tensors,
                               Metadata const& metadata = {},
                               std::source_location where = std::source_location::current()) {
-  std::vector<NamedTensor const*> order;
-  for (std::size_t const i : detail::safetensors_order(tensors, where)) order.push_back(&tensors[i]);
-  AtomicFile file(path);
-  file.write(detail::safetensors_header(order, metadata));
-  for (NamedTensor const* tensor : order) file.write(tensor->data, tensor->bytes());
-  file.commit();
+  write_safetensors(path, tensors, [](NamedTensor const& tensor) { return tensor.data; }, metadata, where);
 }
 
 }  // namespace tutti::io

@@ -75,30 +75,39 @@ class StateSections {
   }
   /// What this rank does not update becomes zero, and its memory goes back.
   void clear_others(graph::State& state) const {
-    for (Part const& part : parts_) {
-      graph::Field& field = state.at(part.field);
-      std::int64_t at = 0;
-      for (Range const& range : part.mine) {
-        field.memory.clear(at, range.begin - at);
-        at = range.end;
-      }
-      field.memory.clear(at, field.bytes() - at);
-    }
+    for (Part const& part : parts_) clear_others(state.at(part.field));
   }
+  /// Of one field, where ranks have sections of it.
+  void clear_others(graph::Field& field) const {
+    Part const* const part = find(field);
+    if (part == nullptr) return;
+    std::int64_t at = 0;
+    for (Range const& range : part->mine) {
+      field.memory.clear(at, range.begin - at);
+      at = range.end;
+    }
+    field.memory.clear(at, field.bytes() - at);
+  }
+  bool divides(graph::Field const& field) const noexcept { return find(field) != nullptr; }
   /// Ranks that want it have whole moments afterwards, until `clear_others`. Ranks: all. Blocking.
   void gather(comm::Port& port, graph::State& state, bool wanted,
               std::source_location where = std::source_location::current()) const {
-    std::vector<std::byte> block;
     for (Part const& part : parts_) {
       graph::Field& field = state.at(part.field);
-      auto* const data = static_cast<std::byte*>(field.data());
-      for (std::int64_t at = 0; at < field.bytes(); at += most) {
-        std::int64_t const bytes = std::min(field.bytes() - at, most);
-        block.assign(data + at, data + at + bytes);
-        // Others have zeros there: a sum of bits is those of the one that has it.
-        port.wait(port.start_all_reduce(block.data(), bytes / 4, DType::int32, comm::PortOp::sum, where));
-        if (wanted) std::memcpy(data + at, block.data(), static_cast<std::size_t>(bytes));
-      }
+      gather(port, field, wanted ? static_cast<std::byte*>(field.data()) : nullptr, where);
+    }
+  }
+  /// The whole of a field of which ranks have sections, to `to` where it is not null. Ranks: all. Blocking.
+  void gather(comm::Port& port, graph::Field const& field, std::byte* to,
+              std::source_location where = std::source_location::current()) const {
+    std::vector<std::byte> block;
+    auto const* const data = static_cast<std::byte const*>(field.data());
+    for (std::int64_t at = 0; at < field.bytes(); at += most) {
+      std::int64_t const bytes = std::min(field.bytes() - at, most);
+      block.assign(data + at, data + at + bytes);
+      // Others have zeros there: a sum of bits is those of the one that has it.
+      port.wait(port.start_all_reduce(block.data(), bytes / 4, DType::int32, comm::PortOp::sum, where));
+      if (to != nullptr) std::memcpy(to + at, block.data(), static_cast<std::size_t>(bytes));
     }
   }
 
@@ -111,6 +120,11 @@ class StateSections {
     std::string field;
     List<Range> mine;
   };
+  Part const* find(graph::Field const& field) const noexcept {
+    for (Part const& part : parts_)
+      if (part.field == field.name) return &part;
+    return nullptr;
+  }
   List<Part> parts_;
 };
 

@@ -172,28 +172,49 @@ class Splits {
   Split whole_;
 };
 
+/// Room for the whole tensor of a field, in a state.
+inline graph::Field& add_whole(graph::State& whole, graph::Field const& part, Splits const& splits) {
+  Shape const shape = whole_of(part.shape, splits.of(part), splits.ranks());
+  graph::Field* const made = whole.add(part.name, part.dtype, shape, part.init);
+  made->parameter = part.parameter;
+  made->stacked = part.stacked;
+  made->per_rank = part.per_rank;
+  return *made;
+}
 /// A state of the same fields with room for whole tensors; without sums between micro-steps.
 inline graph::State whole_fields(graph::State const& part, Splits const& splits) {
   graph::State whole;
-  for (graph::Field const& field : part.fields()) {
-    if (optim::is_accumulator(field.name)) continue;
-    graph::Field* const made =
-        whole.add(field.name, field.dtype, whole_of(field.shape, splits.of(field), splits.ranks()), field.init);
-    made->parameter = field.parameter;
-    made->stacked = field.stacked;
-    made->per_rank = field.per_rank;
-  }
+  for (graph::Field const& field : part.fields())
+    if (!optim::is_accumulator(field.name)) add_whole(whole, field, splits);
   return whole;
 }
-/// This rank's parts of `whole`, as of whole_fields.
+/// This rank's part of a whole tensor.
+inline void take_part(graph::Field const& whole, graph::Field& part, Splits const& splits, int rank) {
+  copy_part(static_cast<std::byte*>(whole.data()), static_cast<std::byte*>(part.data()), whole.shape,
+            size_of(part.dtype), splits.of(part), splits.ranks(), rank, false);
+}
+/// Of all of them, as of whole_fields.
 inline void take_parts(graph::State const& whole, graph::State& part, Splits const& splits, int rank) {
   for (graph::Field& field : part.fields())
-    if (graph::Field const* const from = whole.find(field.name))
-      copy_part(static_cast<std::byte*>(from->data()), static_cast<std::byte*>(field.data()), from->shape,
-                size_of(field.dtype), splits.of(field), splits.ranks(), rank, false);
+    if (graph::Field const* const from = whole.find(field.name)) take_part(*from, field, splits, rank);
 }
-/// The whole tensors from the parts of the ranks of `port`, for those ranks that want them; else nothing is kept.
-/// Ranks  all of the tensor axis. Blocking
+/// The whole tensor from the parts of the ranks of `port`, to `to` where it is not null. `all` is memory for it.
+/// Ranks  all of the axis. Blocking
+inline void join(comm::Port& port, graph::Field const& part, Splits const& splits, std::byte* to,
+                 std::vector<std::byte>& all, std::source_location where = std::source_location::current()) {
+  Split const& split = splits.of(part);
+  auto const bytes = static_cast<std::size_t>(part.bytes());
+  if (!split.divided()) {
+    if (to != nullptr && bytes > 0) std::memcpy(to, part.data(), bytes);
+    return;
+  }
+  all.resize(bytes * static_cast<std::size_t>(port.size()));
+  port.wait(port.start_all_gather(part.data(), all.data(), part.bytes(), DType::byte, where));
+  for (int rank = 0; rank < port.size() && to != nullptr; ++rank)
+    copy_part(to, all.data() + bytes * static_cast<std::size_t>(rank), whole_of(part.shape, split, splits.ranks()),
+              size_of(part.dtype), split, splits.ranks(), rank, true);
+}
+/// All whole tensors, for those ranks that want them; else nothing is kept. Ranks: all of the axis. Blocking.
 inline graph::State joined(comm::Port& port, graph::State const& part, Splits const& splits, bool wanted,
                            std::source_location where = std::source_location::current()) {
   graph::State whole;
@@ -201,21 +222,8 @@ inline graph::State joined(comm::Port& port, graph::State const& part, Splits co
   std::vector<std::byte> all;
   for (graph::Field const& field : part.fields()) {
     if (optim::is_accumulator(field.name)) continue;
-    Split const& split = splits.of(field);
     graph::Field* const to = whole.find(field.name);
-    auto const join = [&](std::byte* from, int rank) {
-      if (to != nullptr)
-        copy_part(static_cast<std::byte*>(to->data()), from, to->shape, size_of(field.dtype), split, splits.ranks(),
-                  rank, true);
-    };
-    if (!split.divided()) {
-      join(static_cast<std::byte*>(field.data()), 0);
-      continue;
-    }
-    auto const bytes = static_cast<std::size_t>(field.bytes());
-    all.resize(bytes * static_cast<std::size_t>(port.size()));
-    port.wait(port.start_all_gather(field.data(), all.data(), field.bytes(), DType::byte, where));
-    for (int rank = 0; rank < port.size(); ++rank) join(all.data() + bytes * static_cast<std::size_t>(rank), rank);
+    join(port, field, splits, to == nullptr ? nullptr : static_cast<std::byte*>(to->data()), all, where);
   }
   return whole;
 }

@@ -130,12 +130,8 @@ class DataParallelTraining {
     step_.own_fields(true, [&](graph::State& state) { take_back(state, saved); });
   }
   void finish_step(std::int64_t, StepResult&) {}
-  void exchange() {
-    if (std::exchange(gathered_, false)) step_.sections().clear_others(step_.state());
-  }
+  void exchange() {}
   void keep(CheckpointContents& contents, std::string const& out) {
-    if (port_ && !pipeline_)  // where `contents` refers to
-      step_.sections().gather(*port_, step_.state(), port_->rank() == 0), gathered_ = true;
     if (ranks_ == 1 || own(step_.state()).empty()) return;
     step_.own_fields(false, [&](graph::State& state) {
       std::vector<io::NamedTensor> const mine = own(state);
@@ -186,7 +182,6 @@ class DataParallelTraining {
   Step& step_;
   int ranks_;
   Shared<comm::Port> port_, tensor_, pipeline_;
-  bool gathered_ = false;  // moments that ranks share out, while a checkpoint is written
 };
 
 /// Every rank trains a replica, with moments of its own; parallel::Diloco brings them together.

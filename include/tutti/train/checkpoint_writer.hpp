@@ -35,9 +35,9 @@ class CheckpointWriter {
     if (thread_.joinable()) thread_.join();
   }
 
-  /// Copies the tensors that `contents` refers to, which are the caller's again then, and begins to write. The one
-  /// before must have been taken by `finish`.
-  /// Errors: out_of_memory, of the copy; invalid_argument, where one is still under way.
+  /// Copies the tensors that `contents` refers to or loads, which are the caller's again then, and begins to write. The
+  /// one before must have been taken by `finish`.
+  /// Errors: out_of_memory, of the copy; invalid_argument, where one is still under way; those of `load`.
   void begin(std::filesystem::path out, CheckpointContents contents, std::int64_t keep) {
     if (thread_.joinable())
       throw Error(ErrorKind::invalid_argument, "CheckpointWriter", "a checkpoint is under way. Call finish first");
@@ -53,10 +53,12 @@ class CheckpointWriter {
     if (copy_.bytes() < bytes) copy_ = graph::Memory(bytes);
     std::byte* next = copy_.data();
     each([&](io::NamedTensor& tensor) {
-      if (tensor.bytes() != 0) std::memcpy(next, tensor.data, tensor.bytes());
+      if (void const* const data = contents.data_of(tensor); tensor.bytes() != 0)
+        std::memcpy(next, data, tensor.bytes());
       tensor.data = next;
       next += room(tensor);
     });
+    contents.load = nullptr;
     written_ = {contents.step, {}};
     failure_ = nullptr;
     done_.store(false, std::memory_order_relaxed);

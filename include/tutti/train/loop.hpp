@@ -317,7 +317,7 @@ class Run {
 
   void checkpoint();
   void write_checkpoint();
-  void write_checkpoint(graph::State const& whole);
+  void write_checkpoint(CheckpointContents contents);
   /// Waits for the checkpoint that is being written beside training, and tells of it. Errors: io.
   void finish_checkpoint();
   void tell_of_checkpoint(CheckpointWriter::Written const& written);

@@ -5,11 +5,14 @@
 
 #include <tutti/train/loop.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace tutti::train {
 
@@ -27,7 +30,7 @@ void Run<Loss, Device>::restore() {
   if (setup_.resume) {
     if (auto text = take_product_choices(machine_, setup_.resume->folder(), port_->rank()); !text.empty())
       setup_.warnings.push_back(std::move(text));
-    step_.fill([&](graph::State& whole) {
+    step_.fill_each([&](graph::State& whole) {
       read_parameters(*setup_.resume, whole);
       read_moments(*setup_.resume, whole);
     });
@@ -61,12 +64,38 @@ void Run<Loss, Device>::write_checkpoint() {
   if (averages_gradients()) step_.require_equal(when);
   else parallel::require_equal(*port_, step_.state(), when);
   keep_product_choices(machine_, o().out, port_->rank());
-  step_.show(root(), [&](graph::State& whole) { write_checkpoint(whole); });
+  if (!step_.in_parts())
+    return step_.show(root(), [&](graph::State& whole) { write_checkpoint(contents_of(whole, done_)); });
+  // One whole tensor at a time: ranks have parts because there is no room for all of them.
+  graph::State& state = step_.state();
+  CheckpointContents contents = contents_of(state, done_);
+  std::vector<graph::Field const*> fields;
+  for (auto* const list : {&contents.parameters, &contents.optimizer})
+    for (io::NamedTensor& tensor : *list) {
+      fields.push_back(&state.at(tensor.name));
+      tensor.shape = step_.whole_shape(*fields.back());
+      tensor.data = nullptr;
+    }
+  std::size_t next = 0;
+  std::vector<std::byte> bytes;
+  auto const go_on = [&](bool wanted) { bytes = step_.whole(*fields[next++], wanted); };
+  contents.load = [&](io::NamedTensor const&) {
+    go_on(true);
+    return bytes.data();
+  };
+  std::exception_ptr failure;
+  try {
+    write_checkpoint(std::move(contents));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // The others' parts, of which they do not know who takes them: also where a full disk does not.
+  while (next < fields.size()) go_on(false);
+  if (failure) std::rethrow_exception(failure);
 }
 
 template <class Loss, class Device>
-void Run<Loss, Device>::write_checkpoint(graph::State const& whole) {
-  CheckpointContents contents = contents_of(whole, done_);
+void Run<Loss, Device>::write_checkpoint(CheckpointContents contents) {
   std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
   if (!root()) return;
   if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;

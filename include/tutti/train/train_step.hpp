@@ -25,6 +25,7 @@
 #include <tutti/train/whole_state.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -126,30 +127,29 @@ class TrainStep {
   /// each then takes its own.
   /// Errors: invalid_argument, where this is to be a rank of a tensor axis and is not connected.
   template <class F>
-  void fill(F&& f, std::source_location where = std::source_location::current()) {
-    execution_.state();
-    auto const write = [&](graph::State& part) { fill_parts(part, splits_, parallel_, f, where); };
-    pipeline_ ? pipeline_->fill(write) : write(state_);
-    sections_.clear_others(state_);
-  }
+  void fill(F&& f, std::source_location where = std::source_location::current());
+  /// The same where f does not mind to see one tensor at a time, in a state of its own: where ranks have parts, there
+  /// is memory for one whole tensor, and not for all of them.
+  template <class F>
+  void fill_each(F&& f, std::source_location where = std::source_location::current());
   /// f(state) sees whole tensors on the ranks of the first model that want them; others that have parts see an empty
   /// state. Ranks: all. Blocking where there is a tensor or pipeline axis.
   template <class F>
-  void show(bool wanted, F&& f, std::source_location where = std::source_location::current()) {
-    auto const look = [&](graph::State& part) { show_whole(part, splits_, parallel_, wanted, f, where); };
-    if (!pipeline_) return look(state());
-    if (parallel_.sharded) sections_.gather(*parallel_.port, state_, parallel_.port->rank() == 0, where);
-    pipeline_->show(wanted, look, where);
-    sections_.clear_others(state_);
+  void show(bool wanted, F&& f, std::source_location where = std::source_location::current());
+  /// Whether ranks have parts of tensors, each of which `whole` puts together; a stage of a pipeline has `show` alone.
+  bool in_parts() const noexcept { return !pipeline_ && (splits_.ranks() > 1 || parallel_.sharded); }
+  /// The shape of the whole tensor of which a field of `state()` is this rank's part.
+  Shape whole_shape(graph::Field const& field) const {
+    return parallel::whole_of(field.shape, splits_.of(field), splits_.ranks());
   }
+  /// The bytes of that tensor on the ranks of the first model that want them, on others none; of a device's state as
+  /// `state()` last gave it. Ranks: all. Blocking.
+  std::vector<std::byte> whole(graph::Field const& field, bool wanted,
+                               std::source_location where = std::source_location::current());
   /// f(state) sees what this rank of the data axis alone knows, of the whole model; of stages the first one does. With
   /// `writes` it gives that anew. Ranks: all. Blocking.
   template <class F>
-  void own_fields(bool writes, F&& f, std::source_location where = std::source_location::current()) {
-    if (!pipeline_) f(state());
-    else if (writes) pipeline_->fill(f, StageFields::own);
-    else pipeline_->show(parallel_.pipeline->rank() == 0, f, where, StageFields::own);
-  }
+  void own_fields(bool writes, F&& f, std::source_location where = std::source_location::current());
   /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
   void require_equal(std::string const& when, std::source_location where = std::source_location::current()) {
     require_equal_ranks(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, parallel_, when, where);
@@ -388,4 +388,5 @@ class TrainStep {
 }  // namespace tutti::train
 
 // What follows belongs to the class.
+#include <tutti/train/train_step_fields.hpp>
 #include <tutti/train/train_step_statistics.hpp>
