@@ -67,21 +67,22 @@ void Run<Loss, Device>::write_checkpoint() {
   if (!step_.in_parts())
     return step_.show(root(), [&](graph::State& whole) { write_checkpoint(contents_of(whole, done_)); });
   // One whole tensor at a time: ranks have parts because there is no room for all of them.
-  graph::State& state = step_.state();
-  CheckpointContents contents = contents_of(state, done_);
-  std::vector<graph::Field const*> fields;
+  graph::State whole = step_.whole_fields();
+  CheckpointContents contents = contents_of(whole, done_);
+  std::vector<graph::Field*> fields;
   for (auto* const list : {&contents.parameters, &contents.optimizer})
     for (io::NamedTensor& tensor : *list) {
-      fields.push_back(&state.at(tensor.name));
-      tensor.shape = step_.whole_shape(*fields.back());
+      fields.push_back(&whole.at(tensor.name));
       tensor.data = nullptr;
     }
   std::size_t next = 0;
-  std::vector<std::byte> bytes;
-  auto const go_on = [&](bool wanted) { bytes = step_.whole(*fields[next++], wanted); };
+  auto const go_on = [&](bool wanted) {
+    if (next > 0) fields[next - 1]->memory.clear(0, fields[next - 1]->bytes());
+    step_.collect(*fields[next++], wanted);
+  };
   contents.load = [&](io::NamedTensor const&) {
     go_on(true);
-    return bytes.data();
+    return fields[next - 1]->data();
   };
   std::exception_ptr failure;
   try {

@@ -98,6 +98,12 @@ class PipelinedStep {
     require_connected(where);
     parts().show(ranks_, wanted, f, where, fields);
   }
+  graph::State list(std::string_view only = {}) { return parts().list(only); }
+  void take(graph::Field const& whole) { parts().take(whole); }
+  graph::State collect(std::string_view name, std::source_location where) {
+    require_connected(where);
+    return parts().collect(*ranks_.pipeline, name, where);
+  }
   void require_equal(std::string const& when, std::source_location where) const {
     if (ranks_.pipeline) parts().require_equal(*ranks_.pipeline, when, where);
   }

@@ -36,18 +36,31 @@ class StageState {
   StageState(parallel::PipelineCut const& cut, int stage, graph::State& state, graph::Graph update)
       : cut_(cut), stage_(stage), state_(state), update_(std::move(update)) {}
 
+  /// The fields of a whole model, in the order in which one rank has them, or the one of this name.
+  graph::State list(std::string_view only = {}) const { return whole_fields(StageFields::model, only); }
+
   /// f(state) writes these fields of a whole model, of which this stage then takes its part.
   void fill(FunctionRef<void(graph::State&)> f, StageFields fields) const {
     graph::State whole = whole_fields(fields);
     f(whole);
-    for (graph::Field& field : state_.fields())
-      if (graph::Field* const from = whole.find(field.name))
-        for (int part = stage_; part < cut_.parts(); part += cut_.stages()) {
-          Section const section = section_of(*from, part);
-          std::memcpy(static_cast<std::byte*>(field.data()) + section.in_stage,
-                      static_cast<std::byte const*>(from->data()) + section.in_whole,
-                      static_cast<std::size_t>(section.bytes));
-        }
+    for (graph::Field const& field : whole.fields()) take(field);
+  }
+  /// This stage's part of a field of `list`, which has contents.
+  void take(graph::Field const& whole) const {
+    graph::Field* const field = state_.find(whole.name);
+    for (int part = stage_; part < cut_.parts() && field != nullptr; part += cut_.stages()) {
+      Section const section = section_of(whole, part);
+      std::memcpy(static_cast<std::byte*>(field->data()) + section.in_stage,
+                  static_cast<std::byte const*>(whole.data()) + section.in_whole,
+                  static_cast<std::size_t>(section.bytes));
+    }
+  }
+  /// The one of this name, with its contents on the first stage. Ranks: the stages of one pipeline. Blocking.
+  graph::State collect(comm::Port& pipeline, std::string_view name, std::source_location where) const {
+    graph::State one = list(name);
+    graph::Field& whole = one.at(name);
+    for (int const part : parts_of(whole)) hand_over(pipeline, whole, part, 0, where);
+    return one;
   }
   /// f(state) sees these fields of the whole model on the stages that want it, on others nothing: of the first
   /// pipeline, or of each what is its own. Ranks: all. Blocking.
@@ -99,12 +112,12 @@ class StageState {
   std::string name_of(graph::Parameter const& parameter) const {
     return std::string(cut_.model().name(parameter.node));
   }
-  /// The fields of a whole model, in the order in which one rank has them.
-  graph::State whole_fields(StageFields fields) const {
+  graph::State whole_fields(StageFields fields, std::string_view only = {}) const {
     graph::State whole;
     graph::Graph const& model = cut_.model();
     for (graph::Parameter const& parameter : model.parameters) {
       if (fields == StageFields::own) break;
+      if (!only.empty() && name_of(parameter) != only) continue;
       graph::Field* const field = whole.add(name_of(parameter), DType::float32, model.shape(parameter.node),
                                             parameter.init);
       field->parameter = true;
@@ -112,7 +125,8 @@ class StageState {
     }
     for (graph::Graph const* graph : {&model, &update_})
       for (std::size_t i = 0; i < graph->states.size(); ++i)
-        if (graph::Id const id = graph->states[i]; !optim::is_accumulator(graph->name(id))) {
+        if (graph::Id const id = graph->states[i];
+            !optim::is_accumulator(graph->name(id)) && (only.empty() || graph->name(id) == only)) {
           bool const own = graph::state_update(*graph, id) == graph::StateUpdate::per_rank;
           if (own || fields == StageFields::model)
             whole.add(graph->name(id), graph->dtype(id), graph->shape(id), graph->state_inits[i])->per_rank = own;

@@ -128,24 +128,25 @@ class TrainStep {
   /// Errors: invalid_argument, where this is to be a rank of a tensor axis and is not connected.
   template <class F>
   void fill(F&& f, std::source_location where = std::source_location::current());
-  /// The same where f does not mind to see one tensor at a time, in a state of its own: where ranks have parts, there
-  /// is memory for one whole tensor, and not for all of them.
+  /// The same where f does not mind to see one tensor at a time, in a state of its own: where ranks have parts, memory
+  /// of one whole tensor is taken, and not that of all of them.
   template <class F>
   void fill_each(F&& f, std::source_location where = std::source_location::current());
   /// f(state) sees whole tensors on the ranks of the first model that want them; others that have parts see an empty
   /// state. Ranks: all. Blocking where there is a tensor or pipeline axis.
   template <class F>
   void show(bool wanted, F&& f, std::source_location where = std::source_location::current());
-  /// Whether ranks have parts of tensors, each of which `whole` puts together; a stage of a pipeline has `show` alone.
-  bool in_parts() const noexcept { return !pipeline_ && (splits_.ranks() > 1 || parallel_.sharded); }
-  /// The shape of the whole tensor of which a field of `state()` is this rank's part.
-  Shape whole_shape(graph::Field const& field) const {
-    return parallel::whole_of(field.shape, splits_.of(field), splits_.ranks());
+  /// Whether ranks have parts of tensors, each of which `collect` puts together.
+  bool in_parts() const noexcept { return pipeline_ || splits_.ranks() > 1 || parallel_.sharded; }
+  /// The fields of the whole model, without contents: their memory is taken when they get some.
+  graph::State whole_fields() {
+    if (pipeline_) return parallel::whole_fields(pipeline_->list(), splits_);
+    return parallel::whole_fields(state_, splits_);
   }
-  /// The bytes of that tensor on the ranks of the first model that want them, on others none; of a device's state as
-  /// `state()` last gave it. Ranks: all. Blocking.
-  std::vector<std::byte> whole(graph::Field const& field, bool wanted,
-                               std::source_location where = std::source_location::current());
+  /// A field of `whole_fields()` gets its contents, on the rank of the first model that wants them; of a device's state
+  /// as `state()` last gave it. `whole.memory.clear` gives the memory back.
+  /// Ranks: all. Of a pipeline a rank of the first stage may want them. Blocking.
+  void collect(graph::Field& whole, bool wanted, std::source_location where = std::source_location::current());
   /// f(state) sees what this rank of the data axis alone knows, of the whole model; of stages the first one does. With
   /// `writes` it gives that anew. Ranks: all. Blocking.
   template <class F>

@@ -29,10 +29,14 @@ void TrainStep<Loss, Device>::fill_each(F&& f, std::source_location where) {
   int const rank = splits_.ranks() == 1 ? 0 : ranks_of_parts(parallel_, splits_, where).rank();
   for (graph::Field& field : state_.fields()) {
     if (optim::is_accumulator(field.name)) continue;
-    graph::State one;
-    graph::Field const& whole = parallel::add_whole(one, field, splits_);
+    graph::State all, one;  // of the stages, and of the tensor axis too
+    if (pipeline_) all = pipeline_->list(field.name);
+    if (pipeline_ && all.fields().empty()) continue;  // of this stage alone
+    graph::Field& part = pipeline_ ? all.at(field.name) : field;
+    graph::Field const& whole = parallel::add_whole(one, part, splits_);
     f(one);
-    parallel::take_part(whole, field, splits_, rank);
+    parallel::take_part(whole, part, splits_, rank);
+    if (pipeline_) pipeline_->take(part);
     sections_.clear_others(field);
   }
 }
@@ -48,18 +52,30 @@ void TrainStep<Loss, Device>::show(bool wanted, F&& f, std::source_location wher
 }
 
 template <class Loss, class Device>
-std::vector<std::byte> TrainStep<Loss, Device>::whole(graph::Field const& field, bool wanted,
-                                                     std::source_location where) {
-  bool const of_first = splits_.axis() == graph::MeshAxis::data || !parallel_.port || parallel_.port->rank() == 0;
-  std::vector<std::byte> bytes, parts;
-  if (wanted && of_first)
-    bytes.resize(static_cast<std::size_t>(whole_shape(field).size()) * size_of(field.dtype));
-  std::byte* const to = bytes.empty() ? nullptr : bytes.data();
-  if (sections_.divides(field)) sections_.gather(*parallel_.port, field, to, where);
-  else if (splits_.ranks() > 1 && of_first)
-    parallel::join(ranks_of_parts(parallel_, splits_, where), field, splits_, to, parts, where);
-  else if (to != nullptr) std::memcpy(to, field.data(), bytes.size());
-  return bytes;
+void TrainStep<Loss, Device>::collect(graph::Field& whole, bool wanted, std::source_location where) {
+  comm::Port* const data = parallel_.port.get();
+  bool const of_first = data == nullptr || data->rank() == 0;
+  graph::Field* field = state_.find(whole.name);
+  bool const sections = field != nullptr && sections_.divides(*field);
+  graph::State all;  // of the stages
+  if (pipeline_) {
+    // A moment of which the ranks of a stage have sections is whole on the first of them for as long as it is sent.
+    if (sections) sections_.gather(*data, *field, of_first ? static_cast<std::byte*>(field->data()) : nullptr, where);
+    graph::Field* const own = field;
+    if (of_first) {
+      all = pipeline_->collect(whole.name, where);
+      field = &all.at(whole.name);
+    }
+    if (sections) sections_.clear_others(*own);
+    if (!of_first || parallel_.pipeline->rank() != 0) return;
+  }
+  std::byte* const to = wanted && (of_first || splits_.axis() == graph::MeshAxis::data)
+                            ? static_cast<std::byte*>(whole.data()) : nullptr;
+  std::vector<std::byte> parts;
+  if (sections && !pipeline_) sections_.gather(*data, *field, to, where);
+  else if (splits_.ranks() > 1 && (of_first || splits_.axis() == graph::MeshAxis::data))
+    parallel::join(ranks_of_parts(parallel_, splits_, where), *field, splits_, to, parts, where);
+  else if (to != nullptr) std::memcpy(to, field->data(), static_cast<std::size_t>(field->bytes()));
 }
 
 template <class Loss, class Device>
