@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Trains a GPT-2 with others, as a shepherd says. It may come and go, and its shepherd too.
+// Trains a model with others, as a shepherd says. It may come and go, and its shepherd too.
 //   tutti_worker --connect 127.0.0.1:8080 --data build/data/jargon
 // Compiled as tutti_worker_iree it has --device iree:...
 

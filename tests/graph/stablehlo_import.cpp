@@ -372,4 +372,9 @@ TEST_CASE("damaged modules are refused, wherever they are cut or changed; TUTTI_
   }
   std::string const deep = "func.func @main() -> tensor<f32> {\n%0 = \"a.b\"() {x = ";
   for (char const bracket : {'[', '<', '{', '('}) survives(deep + std::string(100'000, bracket));
+  for (std::string const again : {"1:", "array<i64: ", "[1:"}) {
+    std::string text = deep;
+    for (int i = 0; i < 30'000; ++i) text += again;
+    survives(text);
+  }
 }

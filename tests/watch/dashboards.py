@@ -243,15 +243,16 @@ class Browser:
 
     def __init__(self, program, address, profile):
         # Above 4, so that neither of them is in the way of the child's 3 and 4.
-        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for pair in (os.pipe(), os.pipe()) for end in pair]
+        pipes = [end for pair in (os.pipe(), os.pipe()) for end in pair]
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in pipes]
         self.output, self.input = ends[1], ends[2]
         self.pending, self.number, self.session, self.complaints = b"", 0, None, []
         self.process = subprocess.Popen(
             [program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={profile}",
              "--window-size=1000,1000", "about:blank"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             close_fds=False, preexec_fn=lambda: (os.dup2(ends[0], 3), os.dup2(ends[3], 4)))
-        os.close(ends[0])
-        os.close(ends[3])
+        for end in (*pipes, ends[0], ends[3]):  # only now: what Popen itself opened was not to get 3 or 4
+            os.close(end)
         try:
             target = self.ask("Target.createTarget", url="about:blank")["targetId"]
             self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]

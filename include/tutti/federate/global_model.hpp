@@ -15,6 +15,7 @@
 #include <tutti/train/state_files.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -69,14 +70,14 @@ class GlobalModel final : public OuterModel {
 
   /// Over as many windows of the held-out text as the setup says. Blocking. Requires: there is held-out text.
   train::Validation validate() {
-    require_idle();
+    if (validation_.valid()) validation_.wait();
     parallel::scatter(parameters(), fragment_, step_.state());
     return measure();
   }
   /// The same of a copy of the parameters, beside whatever else happens: `validated` has the outcome. False, and
   /// nothing is done, while one is under way. Requires: there is held-out text.
   bool begin_validation(std::int64_t round) {
-    if (validation_.valid()) return false;
+    if (validation_.valid() || stops_) return false;
     parallel::scatter(parameters(), fragment_, step_.state());
     validation_ = std::async(std::launch::async, [this, round] { return std::pair(round, measure()); });
     return true;
@@ -87,25 +88,39 @@ class GlobalModel final : public OuterModel {
     if (!waits && validation_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
     return validation_.get();
   }
+  /// The one under way ends soon, with an outcome of which nobody hears; there will be no others.
+  void stop_validation() noexcept { stops_ = true; }
+  ~GlobalModel() override { stop_validation(); }
   /// A checkpoint like those of train_gpt2, with moments of zero: the workers have theirs. Returns its folder.
   /// `steps`: inner steps of all workers together. Errors: io.
   std::string save(std::int64_t steps) {
-    require_idle();
-    parallel::scatter(parameters(), fragment_, step_.state());
     train::CheckpointContents contents = train::contents_of(step_.state(), steps);
+    std::vector<float> values;
+    contents.load = [&](io::NamedTensor const& tensor) {  // the step's own may be measured at this moment
+      values.assign(tensor.bytes() / sizeof(float), 0);
+      auto const* from = parameters().data();
+      for (parallel::Piece const& piece : fragment_) {
+        if (piece.field == tensor.name) std::copy_n(from, piece.count, values.begin() + piece.first);
+        from += piece.count;
+      }
+      return values.data();
+    };
+    for (io::NamedTensor& parameter : contents.parameters) parameter.data = nullptr;
     if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
     contents.facts = train::checkpoint_facts(setup_, steps, 1);
     return train::save_checkpoint(setup_.options.out, contents, setup_.options.keep).string();
   }
 
  private:
-  /// The step's state is free for other parameters.
-  void require_idle() const {
-    if (validation_.valid()) validation_.wait();
-  }
   train::Validation measure() {
-    return step_.measure(*setup_.validation, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
-                         setup_.validation_windows());
+    std::vector<train::Validation> sets;
+    auto const add = [&](data::ValidationLoader const& held_out) {
+      sets.push_back(step_.measure(held_out, setup_.tokenizer ? &setup_.tokenizer->tokenizer : nullptr,
+                                   setup_.validation_windows(held_out), &stops_));
+    };
+    add(*setup_.validation);
+    for (data::ValidationLoader const& further : setup_.further_validation) add(further);
+    return train::joined(sets);
   }
 
   train::Setup& setup_;
@@ -115,6 +130,7 @@ class GlobalModel final : public OuterModel {
   parallel::Fragment fragment_;  // everything
   parallel::OuterOptimizer outer_;
   std::vector<float> parameters_, momentum_;  // with fragments: one behind another, as snapshots have them
+  std::atomic<bool> stops_{false};
   std::future<std::pair<std::int64_t, train::Validation>> validation_;  // last: it uses the others
 };
 

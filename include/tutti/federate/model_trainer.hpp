@@ -44,7 +44,8 @@ class ModelTrainerOn final : public Trainer {
     auto const require = [](bool fits) {
       if (!fits) throw Error(ErrorKind::format, "federate", "the shepherd's program and its facts differ");
     };
-    require(o.batch == facts.batch && o.sequence == facts.sequence && program_.bits == facts.bits);
+    require(o.batch == facts.batch && o.sequence == facts.sequence && program_.bits == facts.bits &&
+            program_.fragments == facts.fragment_count());
     open_data(model.vocabulary);
     std::int64_t const available = exec::available_memory();
     require_memory(model.parameters, facts, 0, available);

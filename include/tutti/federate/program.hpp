@@ -124,7 +124,13 @@ inline std::string to_text(Program const& program) {
         {"learning_rate", program.outer_learning_rate},
         {"momentum", program.outer_momentum},
         {"bits", setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(program.bits)]}}}};
-  return json.dump(2) + "\n";
+  try {
+    return json.dump(2) + "\n";
+  } catch (nlohmann::json::exception const& error) {
+    throw Error(ErrorKind::configuration, "federate",
+                "--model " + program.options.model + " is no UTF-8 text, in which workers are told of it. Convert it")
+        .with_native(error.what());
+  }
 }
 
 /// Every value is checked as if it had come from a command line. Errors: format, configuration.

@@ -38,8 +38,9 @@ class RunFolder {
     else if (io::read_file(path + "/program.json") != program)
       throw Error(ErrorKind::configuration, "federate",
                   path +
-                      " is of a run with other settings or data (they stand in its program.json). Start this "
-                      "shepherd with those, or choose another --out, or remove the folder");
+                      " is of a run with other settings or data (they stand in its program.json), or of another "
+                      "release. Start this shepherd with those, or that release's, or choose another --out, or "
+                      "remove the folder");
     std::string const log = path + "/log.jsonl";
     std::string const text = io::file_exists(log) ? io::read_file(log) : std::string();
     LogText parsed = parse_log(text, log);

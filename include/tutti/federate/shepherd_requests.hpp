@@ -26,7 +26,9 @@ inline void ShepherdCore::greet(PeerId peer, Hello const& hello, Instant now) {
   member.heard = now;
   member.device = hello.device.substr(0, 200);
   if (member.incoming) member.incoming->resume();
-  actions_.send(peer, welcome_of(facts_, policy_));
+  Welcome welcome = welcome_of(facts_, policy_);
+  if (hello.run == facts_.run) welcome.program.clear();  // which it has, and which may be large
+  actions_.send(peer, welcome);
   if (is_new) actions_.told(WorkerEvent::joined, hello.worker, "");
   if (finished_) {
     actions_.send(peer, Bye{false, false, "the run is complete"});

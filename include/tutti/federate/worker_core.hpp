@@ -100,7 +100,9 @@ class WorkerCore {
       return end("no shepherd was heard of for " + std::to_string((now - heard_) / seconds(1)) +
                      " s. Start it again once there is one",
                  true);
-    if (connected_ && now - std::max(heard_, since_) >= lost_after_) return drop(now, "the shepherd is silent");
+    // A welcome, which nothing overtakes, may bring a large program over a slow link.
+    if (connected_ && now - std::max(heard_, since_) >= (welcomed_ ? 1 : 20) * lost_after_)
+      return drop(now, "the shepherd is silent");
     if (connected_ && now - last_beat_ >= heartbeat_) beat(now);
     if (connecting_ && now - reconnect_ >= lost_after_) return drop(now, "no connection came about");
     if (!connected_ && !connecting_ && now >= reconnect_) {
@@ -159,7 +161,6 @@ class WorkerCore {
  private:
   void beat(Instant now) {
     last_beat_ = now;
-    if (!welcomed_) return;
     WorkerUse const use = actions_.use();
     actions_.send(Heartbeat{state(), busy_ != 0 ? actions_.steps_done() : 0, use.cpu, use.memory});
   }

@@ -7,6 +7,7 @@
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/validation.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -35,8 +36,9 @@ class AnyTrainStep {
   void initialise(std::uint64_t seed) { step_->initialise(seed); }
   StepResult operator()(InputBatch const& batch, double learning_rate) { return step_->run(batch, learning_rate); }
   /// As train::measure, by this process alone.
-  Validation measure(data::ValidationLoader const& held_out, data::Tokenizer const* tokenizer, std::int64_t windows) {
-    return step_->measure(held_out, tokenizer, windows);
+  Validation measure(data::ValidationLoader const& held_out, data::Tokenizer const* tokenizer, std::int64_t windows,
+                     std::atomic<bool> const* stop = nullptr) {
+    return step_->measure(held_out, tokenizer, windows, stop);
   }
 
  private:
@@ -50,7 +52,7 @@ class AnyTrainStep {
     virtual void initialise(std::uint64_t seed) = 0;
     virtual StepResult run(InputBatch const& batch, double learning_rate) = 0;
     virtual Validation measure(data::ValidationLoader const& held_out, data::Tokenizer const* tokenizer,
-                               std::int64_t windows) = 0;
+                               std::int64_t windows, std::atomic<bool> const* stop) = 0;
   };
   template <class Loss>
   struct StepOf final : Step {
@@ -62,8 +64,8 @@ class AnyTrainStep {
     void initialise(std::uint64_t seed) override { step.initialise(seed); }
     StepResult run(InputBatch const& batch, double learning_rate) override { return step(batch, learning_rate); }
     Validation measure(data::ValidationLoader const& held_out, data::Tokenizer const* tokenizer,
-                       std::int64_t windows) override {
-      return train::measure(step, held_out, tokenizer, windows);
+                       std::int64_t windows, std::atomic<bool> const* stop) override {
+      return train::measure(step, held_out, tokenizer, windows, stop);
     }
     TrainStep<Loss, Device> step;
   };

@@ -99,9 +99,14 @@ class Run {
   void prepare() {
     if (o().gradient_statistics > 0) step_.plan_measures();
     step_.compile();
-    double const copies = !o().async_checkpoint ? 0 : step_.divided() ? 1 : 1.0 / ranks_on_node_;
-    detail::require_memory(o(), ranks_on_node_, step_.divided(), (1 + copies) * static_cast<double>(common_bytes()),
-                           static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
+    // One rank copies what the checkpoint has: a state like its own, or, where ranks have parts, that of all of them.
+    bool const copies = o().async_checkpoint, parts = step_.in_parts();
+    double const copied = !copies || parts ? 0 : step_.divided() ? 1 : 1.0 / ranks_on_node_;
+    double const whole = copies && parts ? state_bytes_of_parameter(o()) * static_cast<double>(step_.parameter_count())
+                                         : 0;
+    detail::require_memory(o(), ranks_on_node_, step_.divided(), (1 + copied) * static_cast<double>(common_bytes()),
+                           static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens() +
+                               whole / ranks_on_node_,
                            machine_.available_memory());
     if (root() && !o().out.empty()) io::make_folder(o().out);
   }

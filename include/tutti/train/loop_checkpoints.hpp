@@ -78,7 +78,8 @@ void Run<Loss, Device>::write_checkpoint() {
   std::size_t next = 0;
   auto const go_on = [&](bool wanted) {
     if (next > 0) fields[next - 1]->memory.clear(0, fields[next - 1]->bytes());
-    step_.collect(*fields[next++], wanted);
+    step_.collect(*fields[next], wanted);
+    ++next;
   };
   contents.load = [&](io::NamedTensor const&) {
     go_on(true);

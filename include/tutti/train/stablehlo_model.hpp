@@ -104,7 +104,7 @@ inline bool is_scale(std::string_view name) {
 [[noreturn]] inline void refuse_module(std::string const& file, std::string const& why) {
   throw Error(ErrorKind::configuration, "read_stablehlo",
               file + ": " + why + ". The trainer takes a function of parameters (float32), then tokens and targets "
-              "(int32, (batch, sequence)), that gives the mean loss (float32, ())");
+              "(int32, (batch, sequence)), 16,384 arguments at most, that gives the mean loss (float32, ())");
 }
 
 }  // namespace detail
@@ -119,7 +119,8 @@ inline StablehloConfig parse_stablehlo(std::string text, std::string const& file
   auto const program = std::make_shared<graph::StablehloProgram const>(text, graph::ImportOptions{.file = file});
   config.program = program;
   auto const& arguments = program->arguments();
-  if (arguments.size() < 3) refuse_module(file, "main has " + std::to_string(arguments.size()) + " arguments");
+  if (arguments.size() < 3 || arguments.size() > 16'384)
+    refuse_module(file, "main has " + std::to_string(arguments.size()) + " arguments");
   std::size_t const count = arguments.size() - 2;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     DType const wanted = i < count ? DType::float32 : DType::int32;

@@ -10,6 +10,7 @@
 #include <tutti/train/train_step.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <numbers>
 #include <utility>
@@ -56,7 +57,8 @@ struct ValidationTotals {
 /// Part `part` of `parts` of the evaluation batches.
 template <class Loss, class Device>
 ValidationTotals measure_part(TrainStep<Loss, Device>& step, data::ValidationLoader const& held_out,
-                              data::Tokenizer const* tokenizer, std::int64_t windows, int part, int parts) {
+                              data::Tokenizer const* tokenizer, std::int64_t windows, int part, int parts,
+                              std::atomic<bool> const* stop = nullptr) {
   std::int64_t const rows = step.options().evaluation_batch;
   Shape const shape{rows, step.options().sequence};
   std::int64_t const end = std::min(windows, held_out.windows());
@@ -67,6 +69,7 @@ ValidationTotals measure_part(TrainStep<Loss, Device>& step, data::ValidationLoa
   Tensor<std::int32_t> tokens(shape), targets(shape);
   ValidationTotals totals;
   for (std::int64_t i = 0; i < (together ? (batches + parts - 1) / parts : share.count); ++i) {
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) break;
     std::int64_t const batch = i < share.count ? share.begin + i : 0;
     std::int64_t const counted = held_out.fill(batch * rows, tokens.view(), targets.view(), end);
     bool const mixed = requires { Loss::counts_every_target; } && counted < shape.size();  // its mean is of others too
@@ -97,11 +100,11 @@ Validation measure(comm::Port& port, TrainStep<Loss, Device>& step, data::Valida
   parallel::all_reduce(port, totals.sums, comm::PortOp::sum);
   return totals.result();
 }
-/// The same by this process alone.
+/// The same by this process alone. Once `stop` is set, which may be null, it ends with what it has.
 template <class Loss, class Device>
 Validation measure(TrainStep<Loss, Device>& step, data::ValidationLoader const& held_out,
-                   data::Tokenizer const* tokenizer, std::int64_t windows) {
-  return detail::measure_part(step, held_out, tokenizer, windows, 0, 1).result();
+                   data::Tokenizer const* tokenizer, std::int64_t windows, std::atomic<bool> const* stop = nullptr) {
+  return detail::measure_part(step, held_out, tokenizer, windows, 0, 1, stop).result();
 }
 
 }  // namespace tutti::train

@@ -221,7 +221,7 @@ inline ParsedCommand<ShepherdCommand> parse_shepherd(int argc, char const* const
 inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* argv) {
   std::string connect;
   auto parsed = detail::parse_command<WorkerCommand>(
-      argc, argv, "tutti_worker", "Trains a GPT-2 with others, as a shepherd says.", {},
+      argc, argv, "tutti_worker", "Trains a model with others, as a shepherd says.", {},
       [&connect](CLI::App& app, WorkerCommand& c) {
         app.add_flag("--worker")->description("this program is one");
         app.add_option("--connect", connect, "HOST:PORT of the shepherd")->default_str("127.0.0.1:8080");

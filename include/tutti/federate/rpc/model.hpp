@@ -34,7 +34,6 @@ class ModelShepherd {
         program_(program_of(command_, setup_, choice_)),
         model_(setup_, program_, choice_.initial) {
     choice_.initial = nullptr;  // and the file that it may read
-    clear_finished();
     Facts facts;
     facts.parameters = static_cast<std::int64_t>(model_.parameters().size());
     facts.bits = program_.bits;
@@ -49,6 +48,7 @@ class ModelShepherd {
                   concat("--model ", setup_.options.model, " is described by ", facts.program.size(),
                          " bytes, and workers take ", detail::longest_program,
                          ". Pass large constants of the module as parameters"));
+    clear_finished();  // now that nothing is refused any more
     facts_ = facts;
     shepherd_.emplace(command_.at, facts, command_.policy, model_,
                       ShepherdCallbacks{.listening = [this](int port) { announce(port); },
@@ -289,7 +289,8 @@ class ModelShepherd {
   void finish(bool complete) {
     ShepherdCore const& core = shepherd_->core();
     std::int64_t const round = core.round();
-    if (auto const found = model_.validated(true)) tell(found->first, found->second);
+    if (!complete) model_.stop_validation();
+    else if (auto const found = model_.validated(true)) tell(found->first, found->second);
     if (!complete) {
       outputs_.line(fmt::format("stopped after outer step {}; the same command goes on from there", round));
     } else {

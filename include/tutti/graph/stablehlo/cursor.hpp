@@ -227,12 +227,12 @@ class Cursor {
       skip_balanced();
       if (accept("->")) attribute(depth + 1);
     } else if (is_digit(c) || c == '-' || c == '+') {
-      number_attribute(found, typed);
+      number_attribute(found, typed, depth);
     } else if (c == '!') {
       name('!');
       if (at_ < text_.size() && text_[at_] == '<') skip_balanced();
     } else {
-      word_attribute(found);
+      word_attribute(found, depth);
     }
     return found;
   }
@@ -299,7 +299,7 @@ class Cursor {
     }
     return taken(end);
   }
-  void number_attribute(Attribute& found, bool typed) {
+  void number_attribute(Attribute& found, bool typed, int depth) {
     std::string_view const digits = number();
     bool const whole = digits.find_first_of(".eE") == std::string_view::npos;
     found.kind = whole ? Attribute::Kind::integer : Attribute::Kind::real;
@@ -309,9 +309,9 @@ class Cursor {
     else if (whole ? std::from_chars(begin, end, found.integer).ec != std::errc()
                    : std::from_chars(begin, end, found.real).ec != std::errc())
       fail(concat("'", digits, "' is no number"));
-    if (typed && accept(":")) attribute(1);
+    if (typed && accept(":")) attribute(depth + 1);
   }
-  void word_attribute(Attribute& found) {
+  void word_attribute(Attribute& found, int depth) {
     std::string_view const what = word();
     if (what.empty()) fail(concat("the value of an attribute is missing", this->found()));
     found.kind = Attribute::Kind::string;
@@ -325,7 +325,7 @@ class Cursor {
       accept("<");
       word();
       if (accept(":"))
-        do found.items.push_back(attribute(31));
+        do found.items.push_back(attribute(depth + 1));
         while (accept(","));
       expect(">");
     } else if (what == "dense" && opens) {

@@ -14,7 +14,7 @@
 namespace tutti::graph::stablehlo {
 
 /// Operations run through, those of functions at each call and of loops at each trial, and iterations of one loop.
-inline constexpr std::int64_t most_operations = 20'000'000, most_iterations = 1 << 20;
+inline constexpr std::int64_t most_operations = 20'000'000, most_iterations = 1 << 20, most_numbers = 1 << 27;
 
 class Importer {
  public:
@@ -187,6 +187,9 @@ class Importer {
       if (value == nullptr || value->kind != text::Attribute::Kind::dense || !(value->type == type))
         refuse("has no numbers of its type", ErrorKind::format);
       if (value->wide != 0) return wide_constant(scope_.builder(), value->wide, type.dtype, type.shape);
+      // A body that is written out again has its constants again.
+      if ((numbers_ += static_cast<std::int64_t>(value->numbers.size())) > most_numbers)
+        refuse("the module has too many numbers, written out");
       return literal(scope_.builder(), value->numbers, type.dtype, type.shape);
     }
     if (name == "iota") {
@@ -389,7 +392,7 @@ class Importer {
   bool trial_ = false;
   int depth_ = 0, loops_ = 0;
   List<int> loops_at_;  // numbers of the loops being made, by depth
-  std::int64_t operations_ = 0, live_ = 0;
+  std::int64_t operations_ = 0, live_ = 0, numbers_ = 0;
 };
 
 }  // namespace tutti::graph::stablehlo
