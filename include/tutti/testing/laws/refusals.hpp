@@ -20,7 +20,8 @@ void refusals(Comm& comm, Report& report) {
   auto const out_of_range = std::to_string(ranks);
   expect_error(report, ErrorKind::invalid_argument, "root " + out_of_range + " does not exist",
                [&] { comm.broadcast(x, ranks); });
-  expect_error(report, ErrorKind::invalid_argument, "root -1 does not exist", [&] { comm.reduce(x, sum, -1); });
+  expect_error(report, ErrorKind::invalid_argument, "root -1 (any_source) does not exist",
+               [&] { comm.reduce(x, sum, -1); });
   expect_error(report, ErrorKind::shape, "shapes are (37,) and (2, 3)", [&] { comm.all_reduce(x, y, sum); });
   expect_error(report, ErrorKind::shape, "once for each rank", [&] { comm.all_gather(x, y); });
   Tensor<float> const eight_axes(Shape{1, 1, 1, 1, 1, 1, 1, 1});
