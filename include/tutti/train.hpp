@@ -3,6 +3,7 @@
 /// @file
 /// The training loop and everything around it.
 
+#include <tutti/train/checkpoint_folders.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/choices.hpp>
@@ -27,18 +28,26 @@
 #include <tutti/train/loss_context.hpp>
 #include <tutti/train/step_graph.hpp>
 #include <tutti/train/whole_state.hpp>
+#include <tutti/train/train_step_fields.hpp>
+#include <tutti/train/train_step_statistics.hpp>
 #include <tutti/train/train_step.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
-#include <tutti/train/checkpoint_writer.hpp>
-#include <tutti/train/flags.hpp>
-#include <tutti/train/command_line.hpp>
-#include <tutti/train/commands.hpp>
 #include <tutti/train/model_facts.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/llama_files.hpp>
 #include <tutti/train/model_source.hpp>
 #include <tutti/train/model_tensors.hpp>
+#include <tutti/train/parameter_files.hpp>
+#include <tutti/train/setup.hpp>
+#include <tutti/train/stablehlo_model.hpp>
+#include <tutti/train/model_choice.hpp>
+#include <tutti/train/validation.hpp>
+#include <tutti/train/any_train_step.hpp>
+#include <tutti/train/checkpoint_writer.hpp>
+#include <tutti/train/flags.hpp>
+#include <tutti/train/command_line.hpp>
+#include <tutti/train/commands.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/hugging_face_export.hpp>
@@ -55,15 +64,10 @@
 #include <tutti/train/viewers.hpp>
 #include <tutti/train/run_outputs.hpp>
 #include <tutti/train/sample_text.hpp>
-#include <tutti/train/setup.hpp>
 #include <tutti/train/start_table.hpp>
-#include <tutti/train/validation.hpp>
 #include <tutti/train/loop_checkpoints.hpp>
 #include <tutti/train/loop_reports.hpp>
 #include <tutti/train/loop.hpp>
-#include <tutti/train/parameter_files.hpp>
-#include <tutti/train/stablehlo_model.hpp>
-#include <tutti/train/model_choice.hpp>
 #include <tutti/train/models.hpp>
 #include <tutti/train/sampling_flags.hpp>
 #include <tutti/train/speculation_flags.hpp>

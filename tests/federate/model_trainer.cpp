@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/federate/model_trainer.hpp>
 // Covers: <tutti/federate/global_model.hpp>
+// Covers: <tutti/train/any_train_step.hpp>
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 #include "support/jax_folder.hpp"
@@ -196,6 +197,12 @@ TEST_CASE("a LLaMA and a StableHLO module are trained as a GPT-2 is, and their c
   CHECK(global.validate().loss < loss - 0.05);
   train::Checkpoint const checkpoint{global.save(40)};
   CHECK(train::architecture_of(checkpoint) == (module ? "stablehlo" : "llama"));
+  if (!module) return;
+  // What is not supported is found when the worker builds its step.
+  Facts wrong = run.facts;
+  std::string const call = "stablehlo.tanh";
+  wrong.program.replace(wrong.program.find(call), call.size(), "stablehlo.sort");
+  REQUIRE_ERROR(ModelTrainer(run.local()).prepare(wrong), ErrorKind::unavailable, "the shepherd's module:");
 }
 
 TEST_CASE("a trainer refuses data that are not the shepherd's, and programs that do not fit their facts") {

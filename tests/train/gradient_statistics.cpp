@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Norms and zeros of gradients, and the operation that a NaN comes of.
-// Covers: <tutti/optim/gradient_statistics.hpp> <tutti/graph/not_finite.hpp>
+// Covers: <tutti/optim/gradient_statistics.hpp> <tutti/graph/not_finite.hpp> <tutti/train/train_step_statistics.hpp>
 
 #include "support/catch.hpp"
 #include "train/small_batches.hpp"

@@ -2,6 +2,7 @@
 /// @file
 /// Training steps whose ranks share out AdamW's moments and have parameters of their own.
 // Covers: <tutti/parallel/sections.hpp>
+// Covers: <tutti/train/train_step_fields.hpp>
 
 #include "support/catch.hpp"
 #include "train/compressed.hpp"
