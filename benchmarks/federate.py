@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from network_nodes import Nodes, command_inside, slow_down, why_not  # noqa: E402
 from trainer_runs import add_arguments, build, fail, prepare_text  # noqa: E402
 
-RECOMMENDED = ["--inner-steps", "30", "--fragments", "3", "--outer-bits", "int4", "--chunk", "65536"]
+RECOMMENDED = ["--inner-steps", "120", "--fragments", "3", "--outer-bits", "int4", "--chunk", "65536"]
 
 
 def start(args, nodes, number, name, command):
@@ -101,8 +101,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--link", default="10mbit", help="of every node, as tc spells rates")
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=9, help="outer steps that are measured")
-    parser.add_argument("--left-out", type=int, default=3, help="before them")
+    parser.add_argument("--rounds", type=int, default=4, help="outer steps that are measured")
+    parser.add_argument("--left-out", type=int, default=2, help="before them")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--least", type=float, default=0.9, help="share of the unlinked run that is to be kept")
