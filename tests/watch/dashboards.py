@@ -27,6 +27,9 @@ import time
 import urllib.error
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from chromium import Browser, find_browser  # noqa: E402
+
 LIMIT = 60  # seconds, for whatever is waited for
 ROWS, COLUMNS = 36, 110
 TRAIN = ["--layers", "2", "--channels", "32", "--heads", "4", "--sequence", "32", "--vocabulary", "61", "--learning-rate", "3e-3",
@@ -237,85 +240,6 @@ class Terminal:
               "the cursor stays hidden")
 
 
-class Browser:
-    """A headless Chromium that shows one address, asked by the DevTools protocol over its pipe (--remote-debugging-pipe: it
-    reads descriptor 3 and writes 4, and a zero byte ends a message)."""
-
-    def __init__(self, program, address, profile):
-        # Above 4, so that neither of them is in the way of the child's 3 and 4.
-        pipes = [end for pair in (os.pipe(), os.pipe()) for end in pair]
-        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in pipes]
-        self.output, self.input = ends[1], ends[2]
-        self.pending, self.number, self.session, self.complaints = b"", 0, None, []
-        self.process = subprocess.Popen(
-            [program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={profile}",
-             "--window-size=1000,1000", "about:blank"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            close_fds=False, preexec_fn=lambda: (os.dup2(ends[0], 3), os.dup2(ends[3], 4)))
-        for end in (*pipes, ends[0], ends[3]):  # only now: what Popen itself opened was not to get 3 or 4
-            os.close(end)
-        try:
-            target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-            self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-            self.ask("Runtime.enable")
-            self.ask("Log.enable")
-            self.ask("Page.navigate", url=address)
-        except BaseException:
-            self.close()
-            raise
-
-    def receive(self, end):
-        while b"\0" not in self.pending:
-            ready, _, _ = select.select([self.input], [], [], max(0, end - time.monotonic()))
-            data = os.read(self.input, 65536) if ready else b""
-            check(data, "the browser does not answer")
-            self.pending += data
-        message, self.pending = self.pending.split(b"\0", 1)
-        return json.loads(message)
-
-    def ask(self, method, **words):
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": words}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.output, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + LIMIT
-        while True:
-            answer = self.receive(end)
-            if answer.get("method") == "Runtime.exceptionThrown":
-                self.complaints.append(str(answer["params"]["exceptionDetails"]))
-            if answer.get("method") == "Log.entryAdded" and answer["params"]["entry"]["level"] == "error":
-                self.complaints.append(answer["params"]["entry"]["text"])
-            if answer.get("id") == self.number:
-                check("error" not in answer, f"{method}: {answer.get('error')}")
-                return answer["result"]
-
-    def evaluate(self, expression):
-        """Its value; None where it throws, as it does while the page is not yet there."""
-        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
-
-    def until(self, expression, what):
-        end = time.monotonic() + LIMIT
-        while not self.evaluate(f"!!({expression})"):
-            check(time.monotonic() < end, f"{what} never came:\n{self.evaluate('document.body.innerText')}\n{self.complaints}")
-            time.sleep(0.05)
-
-    def close(self):
-        os.close(self.output)
-        os.close(self.input)
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
 class Bench:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
@@ -521,7 +445,7 @@ def case_page(bench):
 
 def case_browser(bench):
     """The page in headless Chromium: curves, ranks and events are drawn, and its own policy is kept."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    program = find_browser()
     if not program:
         print("SKIPPED: there is no Chromium. Install chromium, to see the page in a browser")
         sys.exit(77)
@@ -530,17 +454,17 @@ def case_browser(bench):
     address = bench.address(process)
     bench.until(lambda: json.loads(get(address, "/state")[1])["step"] > 60, "step 60", process)
 
-    with Browser(program, address, bench.folder / "profile") as page:
-        page.until("document.querySelector('path.train').getAttribute('d').match(/^M[0-9. L]+$/)", "the curve")
-        text = page.evaluate("document.body.innerText")
+    with Browser(program, address, LIMIT) as page:
+        page.wait_for("/^M[0-9. L]+$/.test(document.querySelector('path.train')?.getAttribute('d'))", "the curve")
+        text = page.value("document.body.innerText")
         for part in ("rank 0", "rank 1", "tokens a second", "validation loss", "step ", str(out)):
             check(part in text, f"no {part}:\n{text}")
-        check(not page.evaluate("document.getElementById('pause').disabled"), "with the whole address the buttons work")
+        check(not page.value("document.getElementById('pause').disabled"), "with the whole address the buttons work")
         shown = "document.getElementById('progress-text').textContent"
-        first = page.evaluate(shown)
-        page.until(f"{shown} !== {json.dumps(first)}", "a later step")
-        page.evaluate("document.getElementById('pause').click()")
-        page.until("document.getElementById('pause').textContent === 'Continue'", "the pause")
+        first = page.value(shown)
+        page.wait_for(f"{shown} !== {json.dumps(first)}", "a later step")
+        page.value("document.getElementById('pause').click()")
+        page.wait_for("document.getElementById('pause').textContent === 'Continue'", "the pause")
         check(not page.complaints, "\n".join(page.complaints))
         if bench.options.picture:
             pathlib.Path(bench.options.picture).write_bytes(base64.b64decode(page.ask("Page.captureScreenshot")["data"]))
