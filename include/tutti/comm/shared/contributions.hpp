@@ -118,7 +118,7 @@ class BasicContributions {
     Collective const& call = c.call;
     if (!contributes(call, rank_) || board_.entry(c.sequence, rank_).from != 0) return;
     auto const* const from = static_cast<std::byte const*>(call.from);
-    std::byte* const stage = this->stage(c, rank_);
+    std::byte* const staging = stage(c, rank_);
     std::int64_t const element = c.element_bytes();
     bool const slices = reduces_slices(call.kind);
     Slice const own = slices ? slice_of(c, rank_, c.at, c.round_count()) : Slice{};
@@ -127,7 +127,7 @@ class BasicContributions {
       std::int64_t const first = begin_of(c, rank_, block);
       auto const fill_range = [&](std::int64_t begin, std::int64_t end) {
         if (begin < end)
-          put(c, stage + (block * c.chunk + begin - c.at) * element, from + (first + begin) * element,
+          put(c, staging + (block * c.chunk + begin - c.at) * element, from + (first + begin) * element,
               (end - begin) * element);
       };
       std::int64_t const length = count_of(c, rank_, block);
