@@ -459,7 +459,7 @@ TEST_CASE("Conversations are cut, kept in the host's folder, and taken up again 
   REQUIRE(status(host, execution)["input_tokens"] > sizes[2]);
 }
 
-TEST_CASE("Devices: what was found and chosen is said, and a GPU is refused with it") {
+TEST_CASE("Devices: what was found and chosen is said, and a GPU that cannot be had is refused with it") {
   using wasi_nn::Device;
   ScratchFolder folder;
   REQUIRE(wasi_nn::found_gpus(folder / "none").empty());
@@ -467,16 +467,41 @@ TEST_CASE("Devices: what was found and chosen is said, and a GPU is refused with
   std::ofstream(folder / "gpus/0000:01:00.0/information") << "Model: \t\t NVIDIA H100\nIRQ:   5\n";
   std::vector<std::string> const gpus = wasi_nn::found_gpus(folder / "gpus");
   REQUIRE(gpus == std::vector<std::string>{"NVIDIA H100"});
-  REQUIRE(wasi_nn::choose_device(Device::automatic, 2, {}) == "found 2 processors and no GPU; chosen: processors");
-  REQUIRE(wasi_nn::choose_device(Device::automatic, 1, gpus) ==
-          "found 1 processor and NVIDIA H100; chosen: processors, since this library uses no GPU");
-  REQUIRE(wasi_nn::choose_device(Device::cpu, 2, gpus) == "found 2 processors and NVIDIA H100; chosen: processors");
-  for (auto const& [list, why] : {std::pair{gpus, "this library cannot use it"}, {{}, "none can be had"}}) try {
-      wasi_nn::choose_device(Device::gpu, 2, list);
-      FAIL("it was not refused");
+  struct Row {
+    Device wanted;
+    int layers;
+    std::vector<std::string> gpus;
+    char const* missing;
+    bool gpu;
+    char const* told;
+  };
+  for (Row const& row : {
+           Row{Device::automatic, -1, {}, "no CUDA", false, "found 2 processors and no GPU; chosen: processors"},
+           Row{Device::automatic, -1, gpus, "no CUDA", false,
+               "found 2 processors and NVIDIA H100; chosen: processors, since no CUDA"},
+           Row{Device::automatic, -1, gpus, "", true, "found 2 processors and NVIDIA H100; chosen: GPU"},
+           Row{Device::automatic, 0, gpus, "", false,
+               "found 2 processors and NVIDIA H100; chosen: processors, since n_gpu_layers is 0"},
+           Row{Device::automatic, 5, gpus, "", true, "found 2 processors and NVIDIA H100; chosen: GPU"},
+           Row{Device::cpu, 5, gpus, "", false, "found 2 processors and NVIDIA H100; chosen: processors"},
+           Row{Device::gpu, 5, gpus, "", true, "found 2 processors and NVIDIA H100; chosen: GPU"},
+       }) {
+    wasi_nn::ChosenDevice const chosen = wasi_nn::choose_device(row.wanted, row.layers, 2, row.gpus, row.missing);
+    REQUIRE(chosen.gpu == row.gpu);
+    REQUIRE(chosen.told == row.told);
+  }
+  auto const refusal = [&](int layers, std::string const& missing) {
+    try {
+      wasi_nn::choose_device(Device::gpu, layers, 2, gpus, missing);
     } catch (wasi_nn::Failure const& failure) {
-      REQUIRE(std::string(failure.what()).find(why) != std::string::npos);
+      return std::pair(failure.code(), std::string(failure.what()));
     }
+    return std::pair(wasi_nn::Code::success, std::string("it was not refused"));
+  };
+  REQUIRE(refusal(-1, "no CUDA").first == wasi_nn::Code::unsupported_operation);
+  REQUIRE(refusal(-1, "no CUDA").second.find("NVIDIA H100, and no CUDA. Load for target CPU") != std::string::npos);
+  REQUIRE(refusal(0, "").first == wasi_nn::Code::invalid_argument);
+  REQUIRE(refusal(0, "").second.find("n_gpu_layers is 0") != std::string::npos);
   World world;
   Host const host(world.library);
   std::uint32_t graph = 0, execution = 0;
@@ -670,6 +695,34 @@ TEST_CASE("An older host is refused before its memory is misread") {
   REQUIRE(wasi_nn::wamr::init(&context, version(4)) == 0);
   REQUIRE(wasi_nn::wamr::deinit(context) == 0);
   REQUIRE(wasi_nn::wamr::deinit(context) == 1);
+}
+
+// By tests/cuda, with a library that has an emulated device.
+TEST_CASE("Layers on a GPU: the same text, shared caches, sessions and n_gpu_layers", "[.gpu]") {
+  World world;
+  Host const host(world.library);
+  std::uint32_t graph = 0, execution = 0;
+  auto const answer = [&](std::string const& config, int target, std::string const& device) {
+    REQUIRE(host.load({"default", config}, 5, target, &graph) == 0);
+    REQUIRE(host.open(graph, &execution) == 0);
+    std::string const text = host.answer(execution, "Hello");
+    std::string const told = nlohmann::json::parse(host.output(execution, 2))["device"].get<std::string>();
+    CAPTURE(config, told);
+    REQUIRE(told.find(device) != std::string::npos);
+    return text;
+  };
+  std::string const text = answer(R"({"n_ctx": 64})", 0, "chosen: processors");
+  REQUIRE(answer(R"({"n_ctx": 64})", 1, "chosen: GPU, 2 of 2 layers and the head on CUDA device 0") == text);
+  REQUIRE(host.load({world.bytes(), R"({"n_ctx": 64})"}, 5, 1, &graph) == 0);  // a guest's own model
+  REQUIRE(answer(R"({"n_ctx": 64})", 3, "2 of 2 layers and the head") == text);
+  REQUIRE(answer(R"({"n_ctx": 64, "n_gpu_layers": 1})", 3, "GPU, 1 of 2 layers on") == text);
+  REQUIRE(answer(R"({"n_ctx": 64, "n_gpu_layers": 0})", 3, "processors, since n_gpu_layers is 0") == text);
+  REQUIRE(host.load({"default", R"({"n_gpu_layers": 0})"}, 5, 1, &graph) == 1);
+  // A second prompt of the session goes on from its cache on the device.
+  answer(R"({"n_ctx": 64, "session": "one"})", 1, "chosen: GPU");
+  std::string const next = host.answer(execution, " there");
+  answer(R"({"n_ctx": 64, "session": "one"})", 0, "chosen: processors");
+  REQUIRE(host.answer(execution, " there") == next);
 }
 
 TEST_CASE("Logs go to the file that the host allows, one line a happening, and nowhere else") {

@@ -5,6 +5,7 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/exec/processors.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 #include <tutti/wasi_nn/settings.hpp>
 
@@ -48,19 +49,41 @@ inline Device target_device(std::uint32_t target) {
   return target == 0 ? Device::cpu : target == 1 ? Device::gpu : Device::automatic;
 }
 
-/// What was found and chosen, in words. Models run on processors in this library.
-/// Errors: Failure, unsupported_operation, where a GPU is asked for.
-inline std::string choose_device(Device wanted, int processors, std::vector<std::string> const& gpus) {
-  std::string const found = "found " + found_text(processors, gpus);
-  if (wanted == Device::gpu)
-    throw Failure(Code::unsupported_operation, concat("a GPU is asked for; ", found, ", and ",
-                                                      gpus.empty() ? "none can be had" : "this library cannot use it",
-                                                      ". Load for target CPU or AUTO"));
-  return concat(found, "; chosen: processors",
-                wanted == Device::automatic && !gpus.empty() ? ", since this library uses no GPU" : "");
+/// Why this library uses no GPU, as part of a sentence; empty where it does.
+inline std::string missing_gpu() {
+#if TUTTI_WITH_CUDA
+  return tutti::cuda::device_count() > 0 ? "" : "CUDA has none for this process";
+#else
+  return "this library was built without CUDA, and its twin with _cuda behind its name with it";
+#endif
 }
-inline std::string choose_device(Device wanted) {
-  return choose_device(wanted, exec::available_processors(), found_gpus());
+
+struct ChosenDevice {
+  bool gpu = false;
+  std::string told;  ///< what was found and chosen, in words
+};
+
+/// Where a model runs. `layers`: those that the GPU is to have, -1 for as many as fit; `missing`: see missing_gpu.
+/// Errors: Failure, where a GPU is asked for: unsupported_operation without one, invalid_argument for no layer.
+inline ChosenDevice choose_device(Device wanted, std::int64_t layers, int processors,
+                                  std::vector<std::string> const& gpus, std::string const& missing) {
+  std::string const found = "found " + found_text(processors, gpus);
+  if (wanted == Device::gpu && !missing.empty())
+    throw Failure(Code::unsupported_operation,
+                  concat("a GPU is asked for; ", found, ", and ", missing, ". Load for target CPU or AUTO"));
+  if (wanted == Device::gpu && layers == 0)
+    throw Failure(Code::invalid_argument,
+                  "a GPU is asked for, and n_gpu_layers is 0. Leave it out for as many layers as fit, or load for CPU");
+  bool const gpu = wanted != Device::cpu && layers != 0 && missing.empty();
+  std::string why;
+  if (!gpu && wanted == Device::automatic && layers == 0) why = ", since n_gpu_layers is 0";
+  else if (!gpu && wanted == Device::automatic && !gpus.empty()) why = ", since " + missing;
+  return {gpu, concat(found, "; chosen: ", gpu ? "GPU" : "processors", why)};
+}
+/// Asks CUDA, which starts its driver in the host, only where a GPU may be chosen.
+inline ChosenDevice choose_device(Device wanted, std::int64_t layers) {
+  return choose_device(wanted, layers, exec::available_processors(), found_gpus(),
+                       wanted == Device::cpu || layers == 0 ? std::string() : missing_gpu());
 }
 
 }  // namespace tutti::wasi_nn

@@ -33,9 +33,10 @@ inline std::string shown(Json const& value) {
 
 /// The value that other libraries mean by what this one spells otherwise.
 inline Json translated(std::string_view name, Json const& value) {
-  if (value.is_string() && value == "auto" &&
-      (name == "n_ctx" || name == "n_batch" || name == "n_gpu_layers" || name == "threads"))
-    return 0;
+  if (value.is_string() && value == "auto") {
+    if (name == "n_gpu_layers") return -1;
+    if (name == "n_ctx" || name == "n_batch" || name == "threads") return 0;
+  }
   double const number = value.is_number() ? value.get<double>() : 2;
   if (name == "top_k" && number == -1) return 0;      // off
   if (name == "dry_base" && number < 1) return 1.75;  // off for llama.cpp: its default

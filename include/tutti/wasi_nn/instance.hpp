@@ -83,13 +83,13 @@ class Instance {
       if (!registry_.takes_bytes())
         throw Failure(Code::security, "the host does not let guests bring models of their own");
       Settings settings = model_settings(config, "", "guest's own", device);
-      std::string where = choose_device(settings.device);
+      ChosenDevice const chosen = choose_device(settings.device, settings.n_gpu_layers);
       MemoryBudget::take(static_cast<std::int64_t>(text.size()), false, 0,
                          settings.max_memory_mb);  // before it is copied
       infer::LoadedModel loaded = infer::load_model(parts[0], concat("model of backend ", number_));
       settings.use_mmap = false;
-      auto model = std::make_shared<Model>(std::move(loaded), settings, log_);
-      return add(std::move(model), std::move(settings), std::move(where));
+      auto model = std::make_shared<Model>(std::move(loaded), settings, chosen.gpu, log_);
+      return add(std::move(model), std::move(settings), chosen);
     }
     if (std::string const what = io::foreign_model(text); !what.empty())
       throw Failure(Code::invalid_encoding, io::foreign_model_sentence("the guest's model", what));
@@ -113,11 +113,10 @@ class Instance {
       throw Failure(Code::invalid_argument, "a model's name has a zero byte in it, or more than 4096 bytes");
     Registry::Model const found = registry_.find(std::string(name));
     Settings settings = model_settings(config, found.settings, name, device);
-    std::string where = choose_device(settings.device);
-    settings.device = Device::cpu;                 // whoever asks for any device shares the model
+    ChosenDevice const chosen = choose_device(settings.device, settings.n_gpu_layers);
     if (found.by_path) settings.use_mmap = false;  // a mapped file that shrinks would end the process
-    auto model = ModelCache::get(found.path, settings, log_);
-    return add(std::move(model), std::move(settings), std::move(where));
+    auto model = ModelCache::get(found.path, settings, chosen.gpu, log_);
+    return add(std::move(model), std::move(settings), chosen);
   }
   /// The graph goes; contexts keep the model until they are finalised.
   void unload(std::uint32_t graph) {
@@ -236,9 +235,13 @@ class Instance {
     if (settings.name.empty()) settings.name = name;
     return settings;
   }
-  std::uint32_t add(std::shared_ptr<Model> model, Settings settings, std::string device) {
+  std::uint32_t add(std::shared_ptr<Model> model, Settings settings, ChosenDevice const& chosen) {
+    if (settings.device == Device::gpu && model->gpu().empty())
+      throw Failure(Code::too_large, "a GPU is asked for, and its free memory holds no layer. Lower n_ctx or "
+                                     "max_concurrent, or load for CPU");
+    std::string where = model->gpu().empty() ? chosen.told : concat(chosen.told, ", ", model->gpu());
     auto graph = std::make_shared<Graph const>(
-        Graph{std::move(model), std::move(settings), registry_.limits(), std::move(device)});
+        Graph{std::move(model), std::move(settings), registry_.limits(), std::move(where)});
     try {  // what every answer would refuse is refused now
       Execution(graph, std::make_shared<Session>()).check();
     } catch (Error const& error) {  // a grammar or a pattern, whatever kind of error it is

@@ -5,6 +5,7 @@
 
 #include <tutti/data/chat_template.hpp>
 #include <tutti/exec/context.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/wasi_nn/failure.hpp>
@@ -97,10 +98,13 @@ class MemoryBudget {
 /// Ready to answer. Thread-safe.
 class Model {
  public:
-  /// Beside whatever is there already. Errors: Failure, Error (io, format, out_of_memory).
-  Model(infer::LoadedModel loaded, Settings const& settings, std::shared_ptr<Log> const& log)
+  /// Beside whatever is there already. `on_gpu`: n_gpu_layers of them on the GPU, as choose_device has found.
+  /// Errors: Failure, Error (io, format, out_of_memory; of the GPU).
+  Model(infer::LoadedModel loaded, Settings const& settings, bool on_gpu, std::shared_ptr<Log> const& log)
       : log_(log), loaded_(std::move(loaded)), settings_(settings) {
     choose_sizes();
+    if (on_gpu) find_gpu();
+    else if (settings_.n_gpu_layers > 0) note("n_gpu_layers: no GPU is used, all layers run on the processors");
     std::int64_t const rows = settings_.max_concurrent * settings_.n_ctx,
                        width = loaded_.model.kv_heads() * loaded_.model.head_size();
     std::int64_t const size = settings_.cache_type_k == CacheType::f32 ? 4 : 2;
@@ -130,6 +134,14 @@ class Model {
   std::vector<std::string> const& pieces() const noexcept { return pieces_; }
   std::string const& chat_template() const noexcept { return loaded_.chat_template; }
   std::vector<std::string> const& notes() const noexcept { return notes_; }
+  /// "22 of 22 layers and the head on CUDA device 0", or nothing.
+  std::string gpu() const {
+    infer::Decoder const& decoder = service_->decoder();
+    std::int64_t const count = decoder.device_layers();
+    if (!gpu_ || count == 0) return {};
+    return concat(count, " of ", loaded_.model.layers(), " layers", decoder.device_has_head() ? " and the head" : "",
+                  " on ", gpu_->describe());
+  }
 
   /// The token that is meant by a number or a text; nothing where the vocabulary has none.
   std::optional<std::int32_t> token(std::string const& text) const {
@@ -161,8 +173,12 @@ class Model {
                     concat("n_ctx is ", s.n_ctx, ", and the model has learned ", most, " positions"));
     if (s.n_ctx > most) note(concat("n_ctx is ", s.n_ctx, ", and the model was made for ", most, " tokens"));
     if (s.n_batch == 0) s.n_batch = 128;
-    if (s.n_gpu_layers != 0) note("n_gpu_layers: no GPU is used, all layers run on the processors");
     if (s.numa != Numa::disabled) note("numa: the system's own placement of memory is kept");
+  }
+  void find_gpu() {
+    std::string missing;
+    gpu_ = infer::find_layer_device(missing);
+    if (!gpu_) throw Failure(Code::unsupported_operation, "a GPU was found and is gone: " + missing);
   }
   void lock_weights() {
     for (nn::StoredTensor const& tensor : loaded_.model.tensors)
@@ -181,6 +197,8 @@ class Model {
     o.decoder.cache = s.cache_type_k == CacheType::f16    ? DType::float16
                       : s.cache_type_k == CacheType::bf16 ? DType::bfloat16
                                                           : DType::float32;
+    o.decoder.device = gpu_.get();
+    o.decoder.device_share.count = s.n_gpu_layers;
     o.prompt_chunk = std::min(s.n_batch, s.batch_tokens);
     o.running = s.batch_processing ? 0 : 1;
     o.queue.most = static_cast<std::size_t>(s.queue_reject_threshold);
@@ -204,6 +222,7 @@ class Model {
   Settings settings_;
   std::vector<std::string> notes_;
   MemoryBudget::Part part_;
+  std::unique_ptr<infer::LayerDevice> gpu_;
   std::optional<exec::Context> context_;
   std::vector<std::string> pieces_;
   std::optional<infer::Service> service_;  // last: its thread uses all the others
@@ -213,18 +232,19 @@ class Model {
 class ModelCache {
  public:
   /// Errors: those of Model.
-  static std::shared_ptr<Model> get(std::string const& path, Settings const& settings,
+  static std::shared_ptr<Model> get(std::string const& path, Settings const& settings, bool on_gpu,
                                     std::shared_ptr<Log> const& log) {
     struct stat facts {};
     bool const known = ::stat(path.c_str(), &facts) == 0;
-    std::string key = path;
+    std::string key = concat(path, on_gpu ? "|gpu" : "|cpu");
     if (known)
       key += concat("|", facts.st_size, "|", facts.st_mtim.tv_sec, ".", facts.st_mtim.tv_nsec, "|", facts.st_ino);
     Settings copy = settings;
     for_each_setting(copy, [&]<class T>(Row const& row, T const& value, auto const&, char const*) {
       std::string_view const one(row.name);
       bool const of_instance = one.starts_with("log_") || one == "max_sessions" || one == "idle_timeout_ms" ||
-                               one == "auto_cleanup" || one == "share_prefix";
+                               one == "auto_cleanup" || one == "share_prefix" ||
+                               one == "device";  // whoever gets the same one shares the model
       if (row.last > Level::model || of_instance) return;
       if constexpr (std::is_same_v<T, bool> || std::is_arithmetic_v<T>) key += concat("|", value);
       else if constexpr (requires { value.text(); }) key += "|" + value.text();
@@ -233,7 +253,8 @@ class ModelCache {
     std::weak_ptr<Model>& place = models()[key];
     if (auto model = place.lock()) return model;
     auto model = std::make_shared<Model>(
-        infer::load_model_file(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings, log);
+        infer::load_model_file(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings, on_gpu,
+        log);
     place = model;
     std::erase_if(models(), [](auto const& one) { return one.second.expired(); });
     return model;

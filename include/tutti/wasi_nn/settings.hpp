@@ -59,7 +59,7 @@ struct Settings {
   bool priority_scheduling_enabled = true, fair_scheduling_enabled = true, auto_queue_cleanup = true;
   // model
   std::string name, description;
-  std::int64_t n_ctx = 0, n_batch = 0, n_gpu_layers = 0, threads = 0;
+  std::int64_t n_ctx = 0, n_batch = 0, n_gpu_layers = -1, threads = 0;
   setting::Choice<Device> device = Device::automatic;
   bool use_mmap = true, use_mlock = false, embedding = false;
   setting::Choice<Numa> numa = Numa::disabled;
@@ -158,7 +158,8 @@ void for_each_setting(AnySettings& s, F&& f) {
   f(Row{"n_batch", g::model, model, "batch_size ubatch_size n_ubatch"}, s.n_batch, Whole{0, 1 << 16},
     "tokens of prompts that go through the model between two tokens of running answers; 0 or \"auto\": 128");
   f(Row{"n_gpu_layers", g::model, model, ""}, s.n_gpu_layers, Whole{-1, 1 << 16},
-    "layers on a GPU; all run on the processors, and the log says so");
+    "the model's last layers that run on a GPU, where device is gpu, or auto finds one, and with more than it has its "
+    "head too; -1 or \"auto\": as many as the GPU's free memory holds. Without a GPU a note says so");
   f(Row{"device", g::model, model, ""}, s.device, Any{},
     "where the model runs; auto: status and log say what was found and chosen. The target of load goes before it");
   f(Row{"threads", g::model, model, "n_threads"}, s.threads, Whole{0, 1024}, "0: all processors of the process");
