@@ -45,7 +45,7 @@ Message anything(Dice& dice, std::vector<std::byte> const& bytes) {
 
 }  // namespace
 
-TEST_CASE("whatever a worker or a shepherd says, the other one survives it") {
+TEST_CASE("whatever a worker or a shepherd says, the other one survives it", "[fuzz]") {
   char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS");
   char const* const first = std::getenv("TUTTI_FUZZ_SEED");
   auto const end =

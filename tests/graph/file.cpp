@@ -125,7 +125,8 @@ TEST_CASE("Bytes that are no graph get a sentence: cut off anywhere, of another 
   CHECK(test::contains(refused(changed), "version 9 is unknown"));
 }
 
-TEST_CASE("Changed bytes are refused or are another graph that holds together; TUTTI_FUZZ_SECONDS tries for longer") {
+TEST_CASE("Changed bytes are refused or are another graph that holds together; TUTTI_FUZZ_SECONDS tries for longer",
+          "[fuzz]") {
   std::mt19937_64 draw(7);
   if (char const* const seed = std::getenv("TUTTI_FUZZ_SEED")) draw.seed(std::strtoull(seed, nullptr, 10));
   double seconds = 2;

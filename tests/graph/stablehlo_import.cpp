@@ -344,7 +344,8 @@ TEST_CASE("modules cut at every length, and with every byte changed, are refused
   }
 }
 
-TEST_CASE("damaged modules are refused, wherever they are cut or changed; TUTTI_FUZZ_SECONDS tries for longer") {
+TEST_CASE("damaged modules are refused, wherever they are cut or changed; TUTTI_FUZZ_SECONDS tries for longer",
+          "[fuzz]") {
   double seconds = 0;
   std::uint64_t seed = 3;
   if (char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS")) seconds = std::strtod(wanted, nullptr);

@@ -2,6 +2,7 @@
 // Covers: <tutti/infer/grammar_matcher.hpp>
 // Covers: <tutti/infer/json_schema.hpp>
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 #include <tutti/infer/grammar_matcher.hpp>
 #include <tutti/infer/json_schema.hpp>
@@ -283,4 +284,60 @@ TEST_CASE("a schema that cannot be kept is refused by keyword and place") {
   refuse(std::string(70'000, ' '), "more than 65536");
   // A reference to itself alone has no text.
   REQUIRE_ERROR(Grammar(grammar_of_schema(R"({"$ref": "#"})")), ErrorKind::format, "begins with itself");
+}
+
+TEST_CASE("Grammars damaged at random are followed or refused; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {
+  static Words const words({"ab", "\": ", "true", "\xc3\xa9"});
+  static GrammarVocabulary const vocabulary = words.vocabulary();
+  test::Fuzzer fuzzer(300,
+                      {json, R"(root ::= ("a" | [^b-d\n])* <[3]> | !<[97]> . {2,5} # end)",
+                       "root ::= one two?\none ::= \"x\" root |\ntwo ::= [\\u00e9-\\U0001F600]{0,3} | ( one ){4}"},
+                      {"{0,10000}", "{9999}", "()*", "root", " | ", "::=", "<[999999999999]>", "[^", "\\x", "((((((((",
+                       "root ::= root"});
+  int refused = 0, followed = 0;
+  while (fuzzer.next()) {
+    std::string const text = fuzzer.damaged();
+    INFO(text);
+    try {
+      Grammar const grammar(text);
+      GrammarMatcher matcher(grammar, vocabulary);
+      for (int step = 0; step < 20 && !matcher.finished(); ++step) {
+        std::size_t const token = fuzzer.below(words.pieces.size());
+        bool const taken = matcher.accept(static_cast<std::int32_t>(token));
+        if (!taken) matcher.reset();
+      }
+      static_cast<void>(matcher.complete());
+      ++followed;
+    } catch (Error const& error) {
+      REQUIRE(error.kind() == ErrorKind::format);
+      ++refused;
+    }
+  }
+  CHECK((refused > 50 && followed > 20));
+}
+
+TEST_CASE("Schemas damaged at random become grammars or are refused; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {
+  test::Fuzzer fuzzer(
+      300,
+      {R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer"},
+          "tags": {"type": "array", "items": {"enum": ["x", "y", 3]}, "maxItems": 3}}, "required": ["name", "age"]})",
+       R"({"$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"},
+      {"type": "null"}]}}, "required": ["next"]}}, "$ref": "#/$defs/node"})",
+       R"({"type": ["string", "array"], "minLength": 2, "minItems": 1,
+          "additionalProperties": {"const": {"a": "q\"\n"}}})"},
+      {"\"$ref\": \"#\",", "\"allOf\": [{}],", "\"minLength\": 9999,", "\"maxItems\": 100000,", "\"items\": {", "true",
+       "\"enum\": [\"\\u0000\"],"});
+  int refused = 0, made = 0;
+  while (fuzzer.next()) {
+    std::string const text = fuzzer.damaged();
+    INFO(text);
+    try {
+      Grammar const grammar(grammar_of_schema(text));
+      ++made;
+    } catch (Error const& error) {
+      REQUIRE(error.kind() == ErrorKind::format);
+      ++refused;
+    }
+  }
+  CHECK((refused > 100 && made > 5));
 }

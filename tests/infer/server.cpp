@@ -4,9 +4,15 @@
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/http/server.hpp>
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -58,6 +64,35 @@ struct Running {
     auto made = client();
     auto const result = made.Post(path, headers, body, "application/json");
     return result ? std::pair(result->status, result->body) : std::pair(-1, to_string(result.error()));
+  }
+  /// Bytes on a connection of their own, and what comes back until it ends.
+  std::string say(std::string const& bytes) const {
+    int const socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<std::uint16_t>(server.port()));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::connect(socket, reinterpret_cast<sockaddr const*>(&to), sizeof to) == 0);
+    for (std::size_t sent = 0; sent < bytes.size();) {
+      ssize_t const n = ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) break;  // refused before it was said to its end
+      sent += static_cast<std::size_t>(n);
+    }
+    // The server takes an end of what is said for the end of whoever said it: only where it waits for more.
+    std::string answer;
+    char buffer[4096];
+    for (int silent = 0; silent < 100;) {
+      pollfd readable{socket, POLLIN, 0};
+      if (::poll(&readable, 1, 200) == 0) {
+        if (++silent == 1) ::shutdown(socket, SHUT_WR);
+        continue;
+      }
+      ssize_t const n = ::recv(socket, buffer, sizeof buffer, 0);
+      if (n <= 0) break;
+      answer.append(buffer, static_cast<std::size_t>(n));
+    }
+    ::close(socket);
+    return answer;
   }
   std::string message(char const* path, std::string const& body, int status) const {
     auto const [code, text] = post(path, body);
@@ -271,4 +306,48 @@ TEST_CASE("Connections at the same time each get their own answer; one that goes
   for (int i = 0; i < 200 && running.service.status().running > 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   REQUIRE(running.service.status().running == 0);
+}
+
+TEST_CASE("Whatever bytes come to its port, a server goes on; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {
+  Running const running{ServerOptions{.body_bytes = 20000, .limits = {.max_tokens = 8}}};
+  auto const request = [](std::string const& path, std::string const& body) {
+    return "POST " + path +
+           " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
+  };
+  json chat = hello;
+  chat["max_tokens"] = 2;
+  json streamed = chat;
+  streamed["stream"] = true;
+  streamed["stop"] = {"a", "b"};
+  streamed["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", {{"enum", {"ab", "cd"}}}}}}};
+  test::Fuzzer fuzzer(
+      150,
+      {request("/v1/chat/completions", chat.dump()), request("/v1/chat/completions", streamed.dump()),
+       request("/v1/completions", R"({"prompt":"xyz","max_tokens":2,"logprobs":2,"logit_bias":{"5":-3}})"),
+       request("/v1/embeddings", R"({"input":["abc","xyz"]})"), "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
+       "GET / HTTP/1.0\r\nRange: bytes=0-1\r\n\r\n"},
+      {"Transfer-Encoding: chunked\r\n\r\nffffffff\r\n", "Content-Length: 18446744073709551615\r\n",
+       "Expect: 100-continue\r\n", "Content-Encoding: gzip\r\n", "Range: bytes=0-,-1,5-2\r\n", "\r\n\r\n",
+       "Content-Type: multipart/form-data; boundary=x\r\n", "\"grammar\": \"root ::= root\",",
+       "\"temperature\": 1e-300,", "\"seed\": 18446744073709551615,", "\"top_k\": -1,", "\"min_p\": 1,",
+       "\"mirostat\": 2,", "\"messages\": []", "HTTP/9.9", "%00", "../../"});
+  int answered = 0;
+  while (fuzzer.next()) {
+    std::string bytes = fuzzer.damaged();
+    // Half of them say the right length, so that what is inside is read.
+    if (std::size_t const body = bytes.find("\r\n\r\n"), length = bytes.find("Content-Length: ");
+        fuzzer.below(2) == 0 && body != std::string::npos && length < body)
+      bytes.replace(length + 16, bytes.find('\r', length) - length - 16, std::to_string(bytes.size() - body - 4));
+    std::string const answer = running.say(bytes);
+    if (!answer.empty()) {
+      INFO(bytes);
+      REQUIRE(answer.substr(0, 5) == "HTTP/");
+      REQUIRE(answer.find("HTTP/1.1 5") == std::string::npos);
+      ++answered;
+    }
+    if (fuzzer.turn() % 50 == 0) REQUIRE(running.post("/v1/chat/completions", chat.dump()).first == 200);
+  }
+  REQUIRE(running.post("/v1/chat/completions", chat.dump()).first == 200);
+  CHECK(answered > 50);
 }

@@ -2,6 +2,7 @@
 #include <tutti/io/json.hpp>
 
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 using namespace tutti;
 
@@ -33,4 +34,27 @@ TEST_CASE("quoted text comes back, and bytes that are not UTF-8 do not stop it")
                        "f") ==
         "a\xef\xbf\xbd"
         "b");
+}
+
+TEST_CASE("JSON damaged at random is read or refused; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {
+  test::Fuzzer fuzzer(2000,
+                      {R"({"a": [1, 2.5e-3, "x\u00e9\ud83d\ude00"], "b": {"a": null, "c": true}, "": -0.0})",
+                       "[[[{}]]]", "\"text\"", "-12e+400"},
+                      {"\\ud800", "\"a\":", "1e999", "[[[[[[[[", "{\"a\":", "\xef\xbb\xbf"});
+  int refused = 0, read = 0;
+  while (fuzzer.next()) {
+    std::string const text = fuzzer.damaged();
+    try {
+      auto const json = io::parse_json(text, "f");
+      std::string const written = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      REQUIRE(io::parse_json(written, "f") == json);
+      REQUIRE(io::parse_json(io::quote_json(written), "f") == written);
+      ++read;
+    } catch (Error const& error) {
+      INFO(text);
+      REQUIRE(error.kind() == ErrorKind::format);
+      ++refused;
+    }
+  }
+  CHECK((refused > 100 && read > 100));
 }

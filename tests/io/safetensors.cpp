@@ -4,6 +4,7 @@
 
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 #include <cstring>
 
@@ -210,4 +211,37 @@ TEST_CASE("a safetensors file damaged at any byte is refused or read, never wors
       });
   CHECK(outcome.refused > 500);
   CHECK(outcome.accepted > 100);  // damage to payload, names or metadata goes unseen
+}
+
+TEST_CASE("Safetensors damaged at random are read or refused; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {
+  test::ScratchFolder const folder;
+  auto const a = numbers<float>({9, 11});
+  auto const b = numbers<bool>({5});
+  auto const c = numbers<bfloat16>({4, 1, 2});
+  std::vector<io::NamedTensor> const names = {io::named("weight", a.view()), io::named("b\"", b.view()),
+                                              io::named("c", c.view())};
+  io::write_safetensors(folder / "good", names, {{"k", "v"}, {"format", "pt"}});
+  test::Fuzzer fuzzer(500,
+                      {io::read_file(folder / "good"),
+                       file_of(R"({"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})", std::string(16, 'x'))},
+                      {"\"dtype\":\"I64\"", "\"shape\":[]", "\"data_offsets\":[0,0]", "[0,18446744073709551615]", "-1",
+                       "\"__metadata__\":{}", "\"F8_E4M3\"", "9223372036854775807,9223372036854775807"});
+  int refused = 0, read = 0;
+  while (fuzzer.next()) {
+    io::write_file(folder / "bad", fuzzer.damaged());
+    try {
+      io::Safetensors const file(folder / "bad");
+      unsigned sum = 0;
+      for (auto const& [name, tensor] : file.tensors()) {
+        for (std::size_t i = 0; i < tensor.bytes(); ++i) sum += static_cast<unsigned char const*>(tensor.data)[i];
+        if (tensor.dtype == DType::float32) sum += static_cast<unsigned>(file.copy<float>(name).size());
+      }
+      read += sum < 1'000'000'000;
+    } catch (Error const& error) {
+      REQUIRE(error.kind() == ErrorKind::format);
+      ++refused;
+    }
+  }
+  INFO(refused << " refused, " << read << " read");
+  CHECK((refused > 100 && read > 10));
 }

@@ -128,7 +128,8 @@ TEST_CASE("Stretched rotations go to ONNX; what does not is refused with a sente
   CHECK(scratch.names().size() == 1);
 }
 
-TEST_CASE("ONNX files that are cut, damaged or of other programs end in a sentence; TUTTI_FUZZ_SECONDS tries longer") {
+TEST_CASE("ONNX files that are cut, damaged or of other programs end in a sentence; TUTTI_FUZZ_SECONDS tries longer",
+          "[fuzz]") {
   test::ScratchFolder const scratch;
   test::write_run(scratch / "run", test::gpt2);
   write_onnx(scratch / "model.onnx", open_model(scratch / "run"), {.type = BlockType::f32});

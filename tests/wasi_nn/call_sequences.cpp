@@ -206,7 +206,7 @@ int session_calls(std::uint64_t seed, double seconds) {
 
 }  // namespace
 
-TEST_CASE("Random calls over both interfaces, two threads each, end in codes") {
+TEST_CASE("Random calls over both interfaces, two threads each, end in codes", "[fuzz]") {
   tutti::test::ScratchFolder folder;
   std::string const path = tutti::test::write_byte_model(folder / "m.gguf", 128);
   std::ofstream(folder / "registry.json")

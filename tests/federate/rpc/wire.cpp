@@ -63,7 +63,8 @@ TEST_CASE("every kind of message passes the wire unchanged") {
   }
 }
 
-TEST_CASE("damaged messages are refused or read as something else, and never crash; TUTTI_FUZZ_SECONDS tries longer") {
+TEST_CASE("damaged messages are refused or read as something else, and never crash; TUTTI_FUZZ_SECONDS tries longer",
+          "[fuzz]") {
   auto const number = [](char const* name, double otherwise) {
     char const* const wanted = std::getenv(name);
     return wanted != nullptr ? std::strtod(wanted, nullptr) : otherwise;
