@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/wasi_nn/session_interface.hpp> <tutti/wasi_nn/instance.hpp>
-// A hundred sessions in one host at once, some of which fail, and some of which never come to an end by themselves.
+// A hundred sessions in one host at once, of four priorities, some of which fail, some of which never come to an end by
+// themselves, and some of which are cancelled all the time; in the middle the model is swapped for another and back.
 // TUTTI_SOAK_SECONDS says for how long (2).
 #include "wasi_nn/session_host.hpp"
 
@@ -41,18 +42,20 @@ std::ptrdiff_t count_of(char const* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
 }
 
-enum class Kind { usual, urgent, failing, endless };
+enum class Kind { usual, urgent, failing, endless, cancelled };
+constexpr std::size_t kinds = 5;
 Kind kind_of(std::size_t session) {
   return session % 10 == 3   ? Kind::failing
          : session % 10 == 6 ? Kind::endless
+         : session % 10 == 8 ? Kind::cancelled
          : session % 5 == 0  ? Kind::urgent
                              : Kind::usual;
 }
 
 /// What the threads saw of one kind of session. Each thread has its own.
 struct Seen {
-  std::array<std::int64_t, 4> answers{};
-  std::array<double, 4> seconds{};
+  std::array<std::int64_t, kinds> answers{};
+  std::array<double, kinds> seconds{};
   std::int64_t wrong_text = 0, wrong_history = 0, wrong_code = 0, late = 0;
   std::string first_wrong;
 
@@ -73,7 +76,8 @@ struct Marks {
 };
 
 std::string question(std::size_t session, int round) {
-  return "This is question " + std::to_string(round) + " of session " + std::to_string(session) + ".";
+  return "This is question " + std::to_string(round) + " of session " + std::to_string(session) +
+         std::string(session % 7 * 5, '.');
 }
 /// The only text that the grammar of an answer allows.
 std::string wanted(std::size_t session, int round) {
@@ -133,7 +137,7 @@ void go_on(Backend const& backend, std::uint32_t execution, Seen& seen) {
   auto const begin = Clock::now();
   int const code = backend.run(execution, "On and on", answer,
                                R"({"max_tokens": 1000000, "ignore_eos": true, "context_shifting": true,
-                                       "chat_template": "none", "max_inference_time_ms": )" +
+                                       "chat_template": "none", "priority": 1, "max_inference_time_ms": )" +
                                    std::to_string(bound.count()) + "}");
   auto const took = Clock::now() - begin;
   seen.seconds[static_cast<std::size_t>(Kind::endless)] += std::chrono::duration<double>(took).count();
@@ -141,6 +145,14 @@ void go_on(Backend const& backend, std::uint32_t execution, Seen& seen) {
   if (code != 0 && code != 3)
     seen.wrong(seen.wrong_code, "endless: code " + std::to_string(code));  // 3: it only waited
   if (took < bound || took > bound + slack) seen.wrong(seen.late, "endless: a time-out at the wrong time");
+}
+/// Until somebody cancels it.
+void be_cancelled(Backend const& backend, std::uint32_t execution, Seen& seen) {
+  std::string answer;
+  int const code = backend.run(execution, "Until I am told", answer,
+                               R"({"max_tokens": 400, "ignore_eos": true, "chat_template": "none", "priority": 2})");
+  ++seen.answers[static_cast<std::size_t>(Kind::cancelled)];
+  if (code != 0) seen.wrong(seen.wrong_code, "cancelled: code " + std::to_string(code));
 }
 
 }  // namespace
@@ -150,11 +162,13 @@ TEST_CASE("A hundred sessions keep apart, keep to their bounds, and keep no memo
   double const seconds = text == nullptr ? 2 : std::strtod(text, nullptr);
   tutti::test::ScratchFolder folder;
   tutti::test::Variable const models("TUTTI_WASI_NN_MODELS",
-                                     "default=" + tutti::test::write_byte_model(folder / "m.gguf"));
+                                     "default=" + tutti::test::write_byte_model(folder / "m.gguf") +
+                                         ";other=" + tutti::test::write_byte_model(folder / "n.gguf", 512, 2));
   tutti::test::Library const library("TUTTI_WASI_NN_BACKEND");
   Backend const backend(library,
                         R"({"max_sessions": 101, "max_concurrent": 4, "queue_size": 50, "log_level": "none"})");
-  REQUIRE(backend.load("default", R"({"n_ctx": 512, "max_tokens": 40, "repeat_penalty": 1, "threads": 1})") == 0);
+  char const* const of_model = R"({"n_ctx": 512, "max_tokens": 40, "repeat_penalty": 1, "threads": 1})";
+  REQUIRE(backend.load("default", of_model) == 0);
   std::vector<std::uint32_t> contexts(sessions + 1);
   for (std::size_t i = 0; i <= sessions; ++i)
     REQUIRE(backend.open(("session " + std::to_string(i)).c_str(), &contexts[i]) == 0);
@@ -180,9 +194,18 @@ TEST_CASE("A hundred sessions keep apart, keep to their bounds, and keep no memo
         for (std::size_t i = t; i < sessions && !stop; i += threads) {
           if (kind_of(i) == Kind::failing) fail(backend, contexts[i], time, seen[t]);
           else if (kind_of(i) == Kind::endless) go_on(backend, contexts[i], seen[t]);
+          else if (kind_of(i) == Kind::cancelled) be_cancelled(backend, contexts[i], seen[t]);
           else converse(backend, contexts[i], i, marks, seen[t]);
         }
     });
+  std::atomic<std::int64_t> wrong_cancels{0};
+  std::thread canceller([&] {
+    while (!stop)
+      for (std::size_t i = 8; i < sessions && !stop; i += 10) {
+        wrong_cancels += control(backend, contexts[i], R"({"cancel": true})") != 0;
+        std::this_thread::sleep_for(1ms);
+      }
+  });
   auto const begin = Clock::now();
   auto const until = [&](double part) {
     std::this_thread::sleep_until(
@@ -190,6 +213,10 @@ TEST_CASE("A hundred sessions keep apart, keep to their bounds, and keep no memo
   };
   until(0.2);  // all that is made once was made
   memory[0] = megabytes_resident(), files = count_of("/proc/self/fd"), tasks = count_of("/proc/self/task");
+  until(0.4);  // those who answer end with their model, those who come next have the new one
+  CHECK(backend.load("other", of_model) == 0);
+  until(0.5);
+  CHECK(backend.load("default", of_model) == 0);
   until(0.6);
   memory[1] = megabytes_resident();
   until(1);
@@ -198,10 +225,11 @@ TEST_CASE("A hundred sessions keep apart, keep to their bounds, and keep no memo
   CHECK(count_of("/proc/self/task") == tasks);
   stop = true;
   for (std::thread& thread : team) thread.join();
+  canceller.join();
 
   Seen all;
   for (Seen const& one : seen) {
-    for (std::size_t kind = 0; kind < 4; ++kind)
+    for (std::size_t kind = 0; kind < kinds; ++kind)
       all.answers[kind] += one.answers[kind], all.seconds[kind] += one.seconds[kind];
     all.wrong_text += one.wrong_text, all.wrong_history += one.wrong_history, all.wrong_code += one.wrong_code;
     all.late += one.late;
@@ -213,15 +241,17 @@ TEST_CASE("A hundred sessions keep apart, keep to their bounds, and keep no memo
   };
   std::printf(
       "%.0f s: %lld usual answers of %.1f ms, %lld urgent ones of %.1f ms, %lld that failed, %lld timed out after "
-      "%.1f ms\nresident: %.1f MB after a fifth of the time, %.1f MB after three, %.1f MB at the end\n",
+      "%.1f ms, %lld were cancelled\nresident: %.1f MB after a fifth of the time, %.1f MB after three, %.1f MB at the "
+      "end\n",
       seconds, static_cast<long long>(all.answers[0]), mean(Kind::usual), static_cast<long long>(all.answers[1]),
       mean(Kind::urgent), static_cast<long long>(all.answers[2]), static_cast<long long>(all.answers[3]),
-      mean(Kind::endless), memory[0], memory[1], memory[2]);
+      mean(Kind::endless), static_cast<long long>(all.answers[4]), memory[0], memory[1], memory[2]);
   INFO(all.first_wrong);
   CHECK(all.wrong_text == 0);
   CHECK(all.wrong_history == 0);
   CHECK(all.wrong_code == 0);
   CHECK(all.late == 0);
+  CHECK(wrong_cancels == 0);
   for (std::int64_t const count : all.answers) CHECK(count > 0);
   if (all.answers[0] > 200 && all.answers[1] > 200) CHECK(mean(Kind::urgent) < mean(Kind::usual));
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__  // these keep what was freed

@@ -113,7 +113,10 @@ class Generation {
       done_ = true;
     }
     changed_.notify_all();
-    if (request_.on_end) request_.on_end();
+    try {
+      if (request_.on_end) request_.on_end();
+    } catch (...) {  // the answer is there, and others go on
+    }
   }
   /// Why it must not go on, if it must not.
   std::optional<StopReason> ended() const {

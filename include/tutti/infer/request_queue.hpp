@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,7 +69,10 @@ class RequestQueue {
     });
     std::shared_ptr<Generation> taken = std::move(*first);
     waiting_.erase(first);
-    served_[taken->request().session] = ++turns_;
+    try {
+      served_[taken->request().session] = ++turns_;
+    } catch (std::bad_alloc const&) {  // its turn is forgotten, not the request
+    }
     return taken;
   }
   /// Takes out all.

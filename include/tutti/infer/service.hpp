@@ -169,17 +169,24 @@ class Service {
       std::unique_lock lock(mutex_);
       if (slots_.running() > 0) wake_.wait_for(lock, std::chrono::milliseconds(2));
     }
-    auto const gone =
-        std::make_exception_ptr(Error(ErrorKind::unavailable, "Service", "the service ended before the answer did"));
+    std::exception_ptr const gone = ended();
     std::vector<std::shared_ptr<Generation>> left;
     {
       std::lock_guard const guard(mutex_);
       left = waiting_.clear();
     }
-    for (Slot& slot : slots_.all())
-      if (slot.generation) left.push_back(std::move(slot.generation));
     for (auto const& generation : left) generation->finish({}, gone);
+    for (Slot& slot : slots_.all())
+      if (auto const generation = std::exchange(slot.generation, nullptr)) generation->finish({}, gone);
     run_tasks();
+  }
+  /// Or that there was no memory to say so.
+  static std::exception_ptr ended() noexcept {
+    try {
+      throw Error(ErrorKind::unavailable, "Service", "the service ended before the answer did");
+    } catch (...) {
+      return std::current_exception();
+    }
   }
   void run_tasks() {
     std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks;
@@ -205,13 +212,19 @@ class Service {
     std::size_t const slots = slots_.all().size(), most = options_.running > 0 ? options_.running : slots;
     while (!waiting_.empty() && slots_.running() < std::min(most, slots)) {
       std::shared_ptr<Generation> generation = waiting_.take();
+      Slot& slot = *slots_.choose(generation->request_);
       if (auto const reason = generation->ended()) give_up(*generation, *reason);
-      else begin(std::move(generation));
+      else try {
+          begin(slot, generation);
+        } catch (...) {
+          if (slot.generation) slots_.release(slot);
+          ++status_.finished;
+          generation->finish({}, std::current_exception());
+        }
     }
   }
-  void begin(std::shared_ptr<Generation> generation) {
+  void begin(Slot& slot, std::shared_ptr<Generation> const& generation) {
     Request const& request = generation->request_;
-    Slot& slot = *slots_.choose(request);
     slots_.begin(slot, generation);
     slot.mean.reset();
     if (request.embed) slot.mean.emplace();
@@ -233,8 +246,19 @@ class Service {
   };
 
   /// One batch: a token of every running answer with what is foretold, and chunks of prompts. False when there was
-  /// nothing to do.
+  /// nothing to do. What fails ends all running answers.
   bool pass() {
+    try {
+      return append_and_draw();
+    } catch (...) {  // no cache is known any more
+      for (Slot& slot : slots_.all()) {
+        slot.tokens.clear();
+        if (slot.generation) release(slot, std::current_exception());
+      }
+      return true;
+    }
+  }
+  bool append_and_draw() {
     std::vector<NewToken> rows;
     std::vector<Wanted> wanted;
     auto const add = [&](Slot& slot, std::int32_t token, bool last) {
@@ -283,27 +307,18 @@ class Service {
         if (last) wanted.push_back({slot, {}, std::numeric_limits<std::size_t>::max()});
       }
     if (rows.empty()) return false;
-    std::span<float const> logits;
-    try {
-      logits = decoder_.append(rows);
-    } catch (...) {  // no cache is known any more
-      for (Slot& slot : slots_.all()) {
-        slot.tokens.clear();
-        if (slot.generation) release(slot, std::current_exception());
-      }
-      return true;
-    }
+    std::span<float const> logits = decoder_.append(rows);
     add_hidden(rows);
     auto const classes = static_cast<std::size_t>(decoder_.vocabulary());
     for (Wanted const& one : wanted) {
       std::size_t const size = (1 + one.drafts.size()) * classes;
       std::span<float const> const own = logits.first(size);
       logits = logits.subspan(size);
-      if (one.slot->generation->request_.embed) {
-        embed(*one.slot);
-        continue;
-      }
       try {
+        if (one.slot->generation->request_.embed) {
+          embed(*one.slot);
+          continue;
+        }
         auto const channels = static_cast<std::size_t>(decoder_.model().channels());
         std::span<float const> hidden;  // what a prompt says does not count for the answer's sentences
         if (one.row < rows.size())

@@ -44,6 +44,32 @@ inline nlohmann::json parse_json(std::string_view text, std::string const& sourc
   }
 }
 
+/// Empties a document at its end, from the inside out: the library's destructor needs memory for what is nested, and
+/// ends the process where there is none.
+class JsonEnd {
+ public:
+  explicit JsonEnd(nlohmann::json& document) noexcept : document_(document) {}
+  JsonEnd(JsonEnd const&) = delete;
+  JsonEnd& operator=(JsonEnd const&) = delete;
+  ~JsonEnd() { empty(document_); }
+
+ private:
+  static void empty(nlohmann::json& value) noexcept {
+    if (!value.is_structured()) return;
+    for (nlohmann::json& inner : value) empty(inner);
+    value.clear();
+  }
+
+  nlohmann::json& document_;
+};
+
+/// Whether it is this string. Compared with ==, the library's makes a value of the text, and ends the process where
+/// there is no memory for it.
+inline bool is_text(nlohmann::json const& value, std::string_view text) noexcept {
+  auto const* const own = value.get_ptr<std::string const*>();
+  return own != nullptr && *own == text;
+}
+
 /// `text` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 inline std::string quote_json(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

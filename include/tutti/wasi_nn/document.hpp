@@ -30,8 +30,8 @@ struct Neutral {
   char const* why;
 };
 inline bool is_off(Json const& v) {
-  return v.is_null() || v == false || (v.is_number() && (v.get<double>() == 0 || v.get<double>() == -1)) || v == "" ||
-         v == "none" || (v.is_array() && v.empty());
+  return v.is_null() || v == false || (v.is_number() && (v.get<double>() == 0 || v.get<double>() == -1)) ||
+         io::is_text(v, "") || io::is_text(v, "none") || (v.is_array() && v.empty());
 }
 inline bool is_anything(Json const&) { return true; }
 inline constexpr std::array<Neutral, 24> neutrals = {{
@@ -44,7 +44,7 @@ inline constexpr std::array<Neutral, 24> neutrals = {{
     {"cpu_moe", is_off, "there are no models with experts"},
     {"n_cpu_moe", is_off, "there are no models with experts"},
     {"tensor_split", is_off, "there is one device"},
-    {"split_mode", [](Json const& v) { return is_off(v) || v == "layer"; }, "there is one device"},
+    {"split_mode", [](Json const& v) { return is_off(v) || io::is_text(v, "layer"); }, "there is one device"},
     {"check_tensors", is_anything, ""},  // they always are
     {"rope_freq_base", is_off, "the model's own is used"},
     {"rope_freq_scale", is_off, "the model's own is used"},
@@ -55,10 +55,11 @@ inline constexpr std::array<Neutral, 24> neutrals = {{
     {"yarn_beta_slow", is_off, "the model's own is used"},
     {"yarn_orig_ctx", is_off, "the model's own is used"},
     {"threads_batch", is_off, "the same threads serve prompts and answers: set threads"},
-    {"flash_attn", [](Json const& v) { return v == true || v == "on" || v == "auto" || v == 1 || v == -1; },
+    {"flash_attn",
+     [](Json const& v) { return v == true || io::is_text(v, "on") || io::is_text(v, "auto") || v == 1 || v == -1; },
      "attention is always computed in tiles"},
     {"no_kv_offload", is_anything, ""},  // caches are where the layers are
-    {"pooling_type", [](Json const& v) { return v == "mean" || v == 1; }, "an embedding is the mean"},
+    {"pooling_type", [](Json const& v) { return io::is_text(v, "mean") || v == 1; }, "an embedding is the mean"},
     {"embd_normalize", [](Json const& v) { return v == 2; }, "an embedding has length one"},
 }};
 
@@ -122,6 +123,7 @@ class Document {
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return document;
     check_depth(text);
     detail::Json json;
+    io::JsonEnd const end(json);
     try {
       json = io::parse_json(text, "document");
     } catch (Error const& error) {

@@ -5,6 +5,7 @@
 
 #include <tutti/core/setting.hpp>
 #include <tutti/infer/sampler_options.hpp>
+#include <tutti/io/json.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 #include <tutti/wasi_nn/settings.hpp>
 
@@ -33,7 +34,7 @@ inline std::string shown(Json const& value) {
 
 /// The value that other libraries mean by what this one spells otherwise.
 inline Json translated(std::string_view name, Json const& value) {
-  if (value.is_string() && value == "auto") {
+  if (io::is_text(value, "auto")) {
     if (name == "n_gpu_layers") return -1;
     if (name == "n_ctx" || name == "n_batch" || name == "threads") return 0;
   }
@@ -75,7 +76,7 @@ inline void set(std::string& to, setting::Text const& may, Json const& value, st
     to = value.dump();
     return;
   }
-  if (!value.is_string() || (!may.empty && value == ""))
+  if (!value.is_string() || (!may.empty && io::is_text(value, "")))
     refuse(path, value, may.empty ? "a text" : "a text, not empty");
   to = value.get<std::string>();
   if (name == "session" && to.size() > 256) refuse("'" + path + "' has more than 256 bytes");

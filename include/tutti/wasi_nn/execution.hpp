@@ -36,14 +36,21 @@ class Execution {
   }
   /// Goes on with another model from the next answer on.
   void use(std::shared_ptr<Graph const> graph) {
-    Busy const busy(*this);
+    Busy const busy(working_);
     std::lock_guard const guard(mutex_);
     if (!streaming_) graph_ = std::move(graph);
+  }
+  /// At once, where nothing is at work here and no answer is to be read: idle contexts keep no model that was swapped.
+  void use_if_idle(std::shared_ptr<Graph const> graph) noexcept {
+    std::unique_lock const lock(working_, std::try_to_lock);
+    if (!lock || streaming_ || done_) return;
+    std::lock_guard const guard(mutex_);
+    graph_.swap(graph);
   }
 
   /// Errors: Failure, prompt_too_long for more than 64 bytes a token of the context.
   void set_prompt(std::string_view text) {
-    Busy const busy(*this);
+    Busy const busy(working_);
     check_prompt(text);
     std::vector<data::ChatMessage> history;
     {
@@ -54,7 +61,7 @@ class Execution {
   }
   /// Blocking: the answer to a prompt with settings of this run alone. Code: as of compute.
   std::pair<Code, std::string> run(std::string_view text, Document const& document) {
-    Busy const busy(*this);
+    Busy const busy(working_);
     check_prompt(text);
     Settings s = settings(options_, document);
     Turn const turn(session_);
@@ -66,7 +73,7 @@ class Execution {
   }
   /// Errors: Failure, invalid_argument for a token that is none.
   void set_tokens(std::vector<std::int32_t> ids) {
-    Busy const busy(*this);
+    Busy const busy(working_);
     if (ids.empty()) throw Failure(Code::invalid_argument, "there are no tokens");
     for (std::int32_t const id : ids)
       if (id < 0 || id >= graph_->model->tokenizer().vocabulary())
@@ -79,7 +86,7 @@ class Execution {
   /// own. Errors: those of the settings' rules; nothing changes then.
   template <class SessionOf>
   void set_options(Document options, SessionOf&& session_of) {
-    Busy const busy(*this);
+    Busy const busy(working_);
     if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
     Settings const s = settings(options, {});
     check(s);
@@ -98,14 +105,14 @@ class Execution {
   /// Calls f(graph, session, notes) while nothing answers in the session. Errors: those of Turn and f.
   template <class F>
   void with_session(F&& f) {
-    Busy const busy(*this);
+    Busy const busy(working_);
     Turn const turn(session_);
     f(*graph_, *session_, notes_);
   }
 
   /// Blocking: the whole answer. Code: success, or context_full with the answer kept.
   Code compute() {
-    Busy const busy(*this);
+    Busy const busy(working_);
     if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
     Turn const turn(session_);
     begin({});
@@ -113,7 +120,7 @@ class Execution {
   }
   /// Blocking: the next piece of the answer, for output 0. end_of_sequence and context_full give none.
   Code compute_single() {
-    Busy const busy(*this);
+    Busy const busy(working_);
     if (!streaming_) {
       if (stream_ended_) return *stream_ended_;
       Turn turn(session_);
@@ -133,7 +140,7 @@ class Execution {
   }
   /// Ends a stream, at its end or before. Blocking until the service has let go.
   void fini_single() {
-    Busy const busy(*this);
+    Busy const busy(working_);
     if (streaming_) {
       cancel();
       finish_stream();
@@ -159,7 +166,7 @@ class Execution {
 
   /// Bytes of an output. Errors: Failure, invalid_argument (no such output), runtime_error (nothing was computed).
   std::string output(std::uint32_t index) {
-    Busy const busy(*this);
+    Busy const busy(working_);
     switch (index) {
       case 0: return need().text;
       case 1:
@@ -174,7 +181,7 @@ class Execution {
   /// The last piece of a stream. Output 1 and 2 are those of `output`.
   std::string output_single(std::uint32_t index) {
     if (index != 0) return output(index);
-    Busy const busy(*this);
+    Busy const busy(working_);
     if (!streaming_ && !stream_ended_) throw Failure(Code::runtime_error, "no stream was begun with compute_single");
     return piece_;
   }
@@ -186,16 +193,6 @@ class Execution {
 
  private:
   /// One call at a time.
-  class Busy {
-   public:
-    explicit Busy(Execution& of) : lock_(of.working_, std::try_to_lock) {
-      if (!lock_) throw Failure(Code::busy, "another call is at work with this context");
-    }
-
-   private:
-    std::unique_lock<std::mutex> lock_;
-  };
-
   Settings settings(Document const& options, Document const& run) const {
     Settings s = graph_->settings;
     options.apply(s);

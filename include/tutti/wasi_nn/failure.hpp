@@ -101,8 +101,8 @@ inline Code code_of(ErrorKind kind) noexcept {
   }
 }
 
-/// The exception that is being handled, as code and text. Call it inside of a catch block.
-inline std::pair<Code, std::string> current_failure() noexcept {
+/// The exception that is being handled, as code and text. Call it inside of a catch block. Errors: std::bad_alloc.
+inline std::pair<Code, std::string> current_failure() {
   try {
     throw;
   } catch (Failure const& failure) {
@@ -115,6 +115,20 @@ inline std::pair<Code, std::string> current_failure() noexcept {
     return {Code::runtime_error, other.what()};
   } catch (...) {
     return {Code::runtime_error, "an unknown exception"};
+  }
+}
+/// The same as a code, with say(text) called first: where there is no memory for the text, nobody hears of it.
+template <class Say>
+Code code_of_failure(Say&& say) noexcept {
+  try {
+    auto const [code, text] = current_failure();
+    try {
+      say(text);
+    } catch (...) {
+    }
+    return code;
+  } catch (...) {
+    return Code::too_large;
   }
 }
 

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <random>
 #include <span>
 #include <string>
@@ -51,7 +52,10 @@ class Instance {
   /// Ends whatever runs. Blocking until the services have let go.
   ~Instance() {
     stop();
-    for (auto const& [name, session] : sessions_) forget(*session);
+    for (auto const& [name, session] : sessions_) try {
+        forget(*session);
+      } catch (std::bad_alloc const&) {  // nobody has its name any more, and its cache is overwritten in its turn
+      }
   }
 
   /// Ends the answers that are being made; the calls that wait for them return.
@@ -247,17 +251,20 @@ class Instance {
     } catch (Error const& error) {  // a grammar or a pattern, whatever kind of error it is
       throw Failure(Code::invalid_argument, error.message());
     }
+    std::map<std::uint32_t, std::shared_ptr<Graph const>> before;  // ends when others may go on
     std::lock_guard const guard(mutex_);
     if (auto const most = settings_.max_models; !flavour_.one_model && std::cmp_greater_equal(graphs_.size(), most))
       throw Failure(Code::too_large, concat(most, " models are loaded, as many as the host allows. Unload some"));
     if (flavour_.trusted) log_->configure(graph->settings, registry_.log_file(graph->settings.log_file));
-    if (flavour_.one_model) graphs_.clear();  // nothing fails any more: the one before may go
+    if (flavour_.one_model) graphs_.swap(before);  // nothing fails any more: the one before may go
     // Sessions are the instance's: what the model loaded last says of them holds.
     max_sessions_ = graph->settings.max_sessions, idle_timeout_ms_ = graph->settings.idle_timeout_ms;
     auto_cleanup_ = graph->settings.auto_cleanup;
     (*log_)(LogLevel::info, "model '" + graph->settings.name + "': " + graph->device);
     do current_ = handle();
     while (!graphs_.emplace(current_, graph).second);
+    if (flavour_.one_model)
+      for (auto const& [handle, execution] : executions_) execution->use_if_idle(graph);
     return current_;
   }
 

@@ -72,10 +72,10 @@ int guarded(int (*number)(Code), char const* function, Find&& find, F&& f, Log* 
     object = find();
     return number(f(*object));
   } catch (...) {
-    auto const [code, text] = current_failure();
-    if (Log* const log = object ? &object->log() : otherwise)
-      (*log)(LogLevel::error, std::string(function) + ": " + text);
-    return number(code);
+    return number(code_of_failure([&](std::string const& text) {
+      if (Log* const log = object ? &object->log() : otherwise)
+        (*log)(LogLevel::error, std::string(function) + ": " + text);
+    }));
   }
 }
 /// The same for a function that makes an object, which is alive from then on.
@@ -86,9 +86,7 @@ int begin_object(int (*number)(Code), void** context, Make&& make) noexcept {
     *context = Live<T>::add(make());
     return 0;
   } catch (...) {
-    auto const [code, text] = current_failure();
-    Log()(LogLevel::error, "init_backend: " + text);
-    return number(code);
+    return number(code_of_failure([](std::string const& text) { Log()(LogLevel::error, "init_backend: " + text); }));
   }
 }
 /// The same for the one that ends it.
@@ -98,7 +96,7 @@ int end_object(int (*number)(Code), void* context) noexcept {
     Live<T>::remove(context);
     return 0;
   } catch (...) {
-    return number(current_failure().first);
+    return number(code_of_failure([](std::string const&) {}));
   }
 }
 

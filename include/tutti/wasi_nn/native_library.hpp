@@ -272,7 +272,7 @@ inline int open(Runtime const& runtime) noexcept {
     Door::get().open(runtime);
     return 0;
   } catch (...) {
-    Log()(LogLevel::error, "init_native_lib: " + current_failure().second);
+    code_of_failure([](std::string const& text) { Log()(LogLevel::error, "init_native_lib: " + text); });
     return -1;
   }
 }

@@ -120,6 +120,7 @@ class Registry {
       throw Failure(Code::invalid_argument, "'" + path + "': " + why);
     };
     nlohmann::json json;
+    io::JsonEnd const end(json);
     try {
       json = io::parse_json(text.str(), path);
     } catch (Error const& error) {
@@ -149,7 +150,7 @@ class Registry {
         texts(value, folders_);
       } else if (key == "log_folders" && value.is_array()) {
         texts(value, log_folders_);
-      } else if (key == "session_folder" && value.is_string() && value != "") {
+      } else if (key == "session_folder" && value.is_string() && !io::is_text(value, "")) {
         session_folder_ = value.get<std::string>();
       } else if (key == "saved_sessions" && value.is_number_unsigned() && value <= 1'000'000) {
         saved_sessions_ = value.get<std::int64_t>();

@@ -70,6 +70,17 @@ class Turn {
   std::shared_ptr<Session> session_;
 };
 
+/// The right to work with a context. Errors: Failure, busy.
+class Busy {
+ public:
+  explicit Busy(std::mutex& working) : lock_(working, std::try_to_lock) {
+    if (!lock_) throw Failure(Code::busy, "another call is at work with this context");
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
 /// Pieces of text on their way from the service's thread to the guest.
 class Pieces {
  public:

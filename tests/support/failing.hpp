@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Every allocation, start of a thread and opening of a file fails once in turn. For one source of a program of its
+/// own: it replaces operator new, and stands before libc for pthread_create, open and fopen.
+
+#include "support/catch.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tutti::test {
+
+/// Operations that may still go well; negative: all.
+inline std::atomic<std::int64_t> before_failure{-1};
+inline std::atomic<std::int64_t> operations{0}, living{0};
+
+inline bool fails() noexcept {
+  operations.fetch_add(1, std::memory_order_relaxed);
+  std::int64_t left = before_failure.load(std::memory_order_relaxed);
+  while (left >= 0)
+    if (before_failure.compare_exchange_weak(left, left - 1)) return left == 0;
+  return false;
+}
+
+inline void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  if (fails()) return nullptr;
+  std::size_t const rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* const memory = alignment <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
+                                                              : std::aligned_alloc(alignment, rounded);
+  if (memory != nullptr) living.fetch_add(1, std::memory_order_relaxed);
+  return memory;
+}
+inline void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+  void* const memory = allocate(bytes, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+inline void release(void* memory) noexcept {
+  if (memory == nullptr) return;
+  living.fetch_sub(1, std::memory_order_relaxed);
+  std::free(memory);
+}
+
+template <class F>
+F* real(char const* name) {
+  return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace tutti::test
+
+void* operator new(std::size_t bytes) { return tutti::test::allocate_or_throw(bytes, 1); }
+void* operator new[](std::size_t bytes) { return tutti::test::allocate_or_throw(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t to) {
+  return tutti::test::allocate_or_throw(bytes, static_cast<std::size_t>(to));
+}
+void* operator new[](std::size_t bytes, std::align_val_t to) {
+  return tutti::test::allocate_or_throw(bytes, static_cast<std::size_t>(to));
+}
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept { return tutti::test::allocate(bytes, 1); }
+void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept { return tutti::test::allocate(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t to, std::nothrow_t const&) noexcept {
+  return tutti::test::allocate(bytes, static_cast<std::size_t>(to));
+}
+void operator delete(void* memory) noexcept { tutti::test::release(memory); }
+void operator delete[](void* memory) noexcept { tutti::test::release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { tutti::test::release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { tutti::test::release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { tutti::test::release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { tutti::test::release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { tutti::test::release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { tutti::test::release(memory); }
+
+extern "C" {
+int pthread_create(pthread_t* thread, pthread_attr_t const* attributes, void* (*start)(void*), void* argument) {
+  if (tutti::test::fails()) return EAGAIN;
+  static auto* const create = tutti::test::real<decltype(pthread_create)>("pthread_create");
+  return create(thread, attributes, start, argument);
+}
+// With offsets of 64 bits, as Meson has them everywhere, these two are open64 and fopen64.
+int open(char const* path, int flags, ...) {
+  std::va_list more;
+  va_start(more, flags);
+  int const mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
+  va_end(more);
+  if (tutti::test::fails()) {
+    errno = EMFILE;
+    return -1;
+  }
+  static auto* const call = tutti::test::real<int(char const*, int, ...)>("open64");
+  return call(path, flags, mode);
+}
+std::FILE* fopen(char const* path, char const* mode) {
+  if (tutti::test::fails()) {
+    errno = EMFILE;
+    return nullptr;
+  }
+  static auto* const call = tutti::test::real<std::FILE*(char const*, char const*)>("fopen64");
+  return call(path, mode);
+}
+}
+
+namespace tutti::test {
+
+/// A thread that has answered gives back what it had a moment later.
+inline bool settles_at(std::int64_t held) {
+  for (int i = 0; i < 2000 && living > held; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return living <= held;
+}
+
+/// Tries f with every operation failing once. f returns what it has made; `check` says whether that is right.
+template <class F, class Check>
+void each_fails_once(F&& f, Check&& check) {
+  check(f());  // what is made once in a process is made now
+  std::int64_t const begin = operations;
+  check(f());
+  std::int64_t const count = operations - begin;
+  INFO(count << " operations");
+  REQUIRE(count > 20);
+  std::int64_t failed = 0;
+  for (std::int64_t n = 0; n < count; ++n) {
+    CAPTURE(n);
+    std::int64_t const held = living;
+    before_failure = n;
+    try {
+      auto const made = f();
+      before_failure = -1;
+      check(made);  // it went well without what has failed
+    } catch (std::exception const&) {
+      before_failure = -1;
+      ++failed;
+    }
+    bool const kept_none = settles_at(held);
+    REQUIRE(kept_none);
+    check(f());
+  }
+  INFO(failed << " of " << count << " failed");
+  CHECK(failed > 5);
+}
+
+}  // namespace tutti::test
