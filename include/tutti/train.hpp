@@ -39,6 +39,9 @@
 #include <tutti/train/model_source.hpp>
 #include <tutti/train/model_tensors.hpp>
 #include <tutti/train/parameter_files.hpp>
+#include <tutti/train/rank_shares.hpp>
+#include <tutti/train/setup_values.hpp>
+#include <tutti/train/batch_division.hpp>
 #include <tutti/train/setup.hpp>
 #include <tutti/train/stablehlo_model.hpp>
 #include <tutti/train/model_choice.hpp>

@@ -353,11 +353,12 @@ TEST_CASE("a resumed run takes over every setting; the command line wins over it
                                                  {"pack", "none"},  // documents need a tokenizer
                                                  {"groups", "*:rate=0.5"},
                                                  {"compress", "none"},
+                                                 {"rank-shares", "auto"},
                                                  {"sample-every", 0}};
   std::map<std::string, nlohmann::json> filed{{"schedule", "linear"}, {"compute", "float32"}, {"algorithm", "ddp"},
                                               {"outer-bits", "int4"}, {"optimizer", "sgd"},   {"muon-scale", "adamw"},
                                               {"nesterov", false}, {"groups", "*:decay=0"}, {"pack", "documents"},
-                                              {"compress", "int8"}};
+                                              {"compress", "int8"}, {"rank-shares", "even"}};
   Options defaults;
   Json settings = Json::object(), file = Json::object();
   for_each_setting(defaults, [&](std::string const& name, auto const& value) {

@@ -125,6 +125,45 @@ def case_layouts(bench):
         check(bench.parameters(again, 20) == bench.parameters(out, 20), "two runs of one layout have other parameters")
 
 
+def case_shares(bench):
+    """--rank-shares: any shares give the losses of even ones to 1e-5, resumed to the bit, measured ones too; what cannot be is refused."""
+    even = bench.folder / "even"
+    bench.run("threads", 2, even, "--batch", "4", "--steps", "12", "--schedule", "constant")
+    reference = bench.losses(even)
+    for backend in bench.backends():
+        for ranks, shares, told in ((2, "3,1", "8 sequences shared by 2 ranks: 6, 2"), (3, "1,2,1", "8 sequences shared by 3 ranks: 2, 4, 2"),
+                                    (2, "auto", "")):
+            out = bench.folder / f"{backend}-{ranks}-{shares}"
+            batch = ("--batch", "3", "--total-tokens", "256", "--sync-freq", "1") if ranks == 3 else ("--batch", "4")
+            words = (*batch, "--rank-shares", shares, "--schedule", "constant")
+            text, _ = bench.run(backend, ranks, out, *words, "--steps", "12")
+            check(told in text, text)
+            print(f"  {backend}, {ranks} ranks, {shares}: within {close(reference, bench.losses(out), 1e-5):.1e}")
+            parts = bench.folder / f"{backend}-{ranks}-{shares}-parts"
+            bench.run(backend, ranks, parts, *words, "--steps", "6")
+            if shares == "auto":  # measured as the whole run has; the checkpoint keeps it
+                saved = next(parts.glob("**/checkpoint.json"))
+                facts = json.loads(saved.read_text())
+                check(len(facts["rank_shares"]) == 2 and max(facts["rank_shares"]) == 1, facts)
+                again = bench.folder / f"{backend}-auto-again"
+                shutil.copytree(parts, again)
+                for one in (parts, again):
+                    bench.run(backend, ranks, one, "--resume", "latest", "--steps", "12")
+                check(bench.parameters(parts, 12) == bench.parameters(again, 12), "the shares of a checkpoint were measured anew")
+            else:
+                bench.run(backend, ranks, parts, "--resume", "latest", "--steps", "12")
+                check(bench.parameters(parts, 12) == bench.parameters(out, 12), "a resumed run has other parameters")
+    # A checkpoint's shares are of as many ranks: with others all get as many.
+    text, errors = bench.run("threads", 4, bench.folder / "threads-2-3,1-parts", "--resume", "6", "--steps", "12", "--batch", "2")
+    check("--rank-shares 3,1 has 2 numbers, and 4 ranks share out a batch: all get as many" in text + errors, text + errors)
+    mesh = bench.folder / "mesh"
+    bench.run("threads", 4, mesh, "--batch", "4", "--steps", "12", "--tensor-parallel", "2", "--rank-shares", "1,3", "--schedule", "constant")
+    print(f"  4 ranks, tensor parallel: within {close(reference, bench.losses(mesh), 1e-5):.1e}")
+    for wrong, why in (("1,2,3", "3 numbers, and 2 ranks"), ("fast", "even, auto, or a number"), ("0,1", "above 0")):
+        _, error = bench.run("threads", 2, bench.folder / "wrong", "--rank-shares", wrong, "--steps", "1", code=1)
+        check(why in error, error)
+
+
 def case_threads(bench):
     """The number of threads of a rank changes nothing, bit for bit."""
     outs = []

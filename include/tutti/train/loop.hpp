@@ -54,7 +54,7 @@ class Run {
   using Initialise = std::function<void(graph::State&)>;
 
   /// The ranks of `place` share this node's processors and devices. Without `initial` a new run begins as TrainStep's
-  /// `initialise` says, and without `optimizer` the options choose one. Does not communicate.
+  /// `initialise` says, and without `optimizer` the options choose one. Does not communicate, but to measure shares.
   Run(parallel::DataParallel data_parallel, NodePlace const& place, Setup setup, Config const& config,
       Initialise initial = {}, std::optional<optim::AnyOptimizer> const& optimizer = {})
       : data_parallel_(std::move(data_parallel)),
@@ -64,7 +64,7 @@ class Run {
         initial_(std::move(initial)),
         machine_(setup_.options, place),
         step_(machine_.context(), config, optimizer ? *optimizer : optimizer_of(o()),
-              {.batch = share().count,
+              {.batch = agreed_share().count,
                .sequence = o().sequence,
                .evaluation_batch = setup_.rows,
                .micro_steps = setup_.micro_steps,
@@ -220,7 +220,13 @@ class Run {
   int stage() const noexcept { return data_parallel_.pipeline ? data_parallel_.pipeline->rank() : 0; }
   /// This rank's sequences among those of a micro-step.
   data::Share share() const noexcept {
-    return data::share_of(setup_.micro_rows, data_parallel_.port->rank(), data_ranks());
+    return setup_.share(data_parallel_.port->rank());
+  }
+  /// The same, measured before where that is asked for. Ranks: all then.
+  data::Share agreed_share() {
+    if (setup_.shares.empty() && data_ranks() > 1 && RankShares(o().rank_shares).measured())
+      setup_.take_shares(measured_shares(machine_, o().compute_dtype(), *port_, *data_parallel_.port));
+    return share();
   }
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 

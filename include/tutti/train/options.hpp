@@ -86,6 +86,7 @@ struct Options {
   std::int64_t bucket_bytes = std::int64_t{4} << 20;            ///< of gradients that are reduced together
   std::string offload_optimizer;                                ///< folder; empty: its state is in memory
   int zero = 0;  ///< 1: parallel::Replicas::sharded; 2, 3: TrainStepOptions::state_ranks
+  std::string rank_shares = "even";                             ///< of a step's sequences, see RankShares
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
   bool sequence_parallel = false;                               ///< see TrainStepOptions
@@ -286,6 +287,10 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "data-parallel", call,
          "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
     o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});
+  f(Flag{"Run", "rank-shares", checkpoint,
+         "even; auto: each rank gets sequences by its measured speed, so that none waits for a slow one; or a number "
+         "for each rank, as 2,1,1"},
+    o.rank_shares, Text{});
   f(Flag{"Run", "tensor-parallel", call,
          "neighbouring ranks that have one model together: each some heads and columns of every layer",
          "model-parallel"},

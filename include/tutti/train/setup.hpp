@@ -6,13 +6,13 @@
 
 #include <tutti/data/mixture.hpp>
 #include <tutti/exec/memory_limit.hpp>
-#include <tutti/optim/schedule.hpp>
-#include <tutti/parallel/mesh.hpp>
+#include <tutti/train/batch_division.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/data_files.hpp>
 #include <tutti/train/model_facts.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/pipeline_choice.hpp>
+#include <tutti/train/setup_values.hpp>
 
 #include <filesystem>
 #include <optional>
@@ -22,44 +22,8 @@
 
 namespace tutti::train {
 
-/// Everything that is decided before the first step. The same on every rank.
-struct Setup {
-  Options options;
-  ModelFacts model;
-  std::optional<Checkpoint> resume;
-  std::optional<RunTokenizer> tokenizer;
-  std::optional<data::MixtureLoader> train;
-  std::optional<data::ValidationLoader> validation;
-  std::optional<std::int32_t> document_mark;  ///< with which documents begin that --pack keeps apart
-  std::vector<data::ValidationLoader> further_validation;  ///< of the second set of --validation-data on
-  std::int64_t rows = 1;               ///< sequences per rank and micro-step; some ranks have one less if shares differ
-  std::int64_t micro_rows = 1;         ///< sequences per micro-step over all ranks
-  std::int64_t micro_steps = 1;
-  std::int64_t global_rows = 1;        ///< sequences per step
-  parallel::MeshSizes mesh;            ///< of all ranks
-  std::int64_t steps = 1;
-  std::int64_t first_step = 0;         ///< steps done before this run
-  optim::Schedule schedule;
-  std::vector<std::string> changes;    ///< settings that differ from the resumed checkpoint's
-  std::vector<std::string> warnings;   ///< what is possible and hardly meant
-  bool same_run = false;               ///< the resumed checkpoint lies in --out: its history goes on
-
-  /// Of a step's tokens and targets on the rank with the largest share.
-  double bytes_of_tokens() const noexcept {
-    return 8.0 * static_cast<double>(rows) * static_cast<double>(micro_steps) * static_cast<double>(options.sequence);
-  }
-  std::int64_t tokens_per_step() const noexcept { return global_rows * options.sequence; }
-  /// Windows of the held-out text that validation measures: so many steps' sequences, whoever does them.
-  std::int64_t validation_windows() const noexcept { return validation ? validation_windows(*validation) : 0; }
-  std::int64_t validation_windows(data::ValidationLoader const& held_out) const noexcept {
-    std::int64_t const all = held_out.windows(), batches = options.validation_batches;
-    return batches == 0 || batches > all / global_rows ? all : batches * global_rows;
-  }
-};
-
 namespace detail {
 
-[[noreturn]] inline void refuse(std::string const& what) { throw Error(ErrorKind::configuration, "train_model", what); }
 
 /// Settings of the checkpoint apply unless the command line says otherwise; what differs is noted.
 inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector<std::string>& changes) {
@@ -106,97 +70,6 @@ inline void require_memory(Options const& o, int ranks_on_node, bool one_state, 
          " need at least " + (one_state ? "" : human_bytes(state + work) + " a rank (" + parts + "), ") +
          human_bytes(all) + " on this machine" + (one_state ? " (the ranks " + parts + ")" : "") + ", which has " +
          human_bytes(static_cast<double>(available)) + ". Choose a smaller model or batch, or fewer ranks");
-}
-
-/// Micro-steps of the run that is resumed, or 0 when another batch or number of ranks is asked for: the layout of a
-/// checkpoint stays where it can, so that a resumed run gives the same bits.
-inline std::int64_t micro_steps_of_checkpoint(Setup const& s, int ranks) {
-  Options const& o = s.options;
-  if (!s.resume || o.typed.contains("sync-freq")) return 0;
-  nlohmann::json const& facts = s.resume->facts();
-  nlohmann::json const& settings = facts.at("settings");
-  bool const same = facts.value("ranks", 0) == ranks && settings.value("batch", std::int64_t{0}) == o.batch &&
-                    settings.value("sequence", std::int64_t{0}) == o.sequence &&
-                    settings.value("total-tokens", std::int64_t{0}) == o.total_tokens;
-  std::int64_t const saved = facts.value("micro_steps", std::int64_t{0});
-  return same && saved > 0 && s.global_rows % saved == 0 && s.global_rows / saved >= ranks ? saved : 0;
-}
-
-/// Divides the batch: total = sequence * micro_rows * micro_steps, where ranks have equal shares of the rows of a
-/// micro-step or, if those are not a multiple of the ranks, shares that differ by one. What can be even is.
-inline void divide_batch(Setup& s, int ranks) {
-  Options& o = s.options;
-  auto const divide = [&](std::int64_t micro_steps) {
-    s.micro_steps = micro_steps;
-    s.micro_rows = s.global_rows / micro_steps;
-    s.rows = data::share_of(s.micro_rows, 0, ranks).count;
-  };
-  if (o.total_tokens == 0) {
-    std::int64_t const micro_steps = std::max<std::int64_t>(o.sync_freq, 1);
-    double const tokens = static_cast<double>(o.batch) * ranks * static_cast<double>(micro_steps) *
-                          static_cast<double>(o.sequence);
-    if (tokens > static_cast<double>(most_tokens))
-      refuse("--batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) + " x " +
-             std::to_string(ranks) + " ranks x --sync-freq " + std::to_string(micro_steps) + " is more than " +
-             std::to_string(most_tokens) + " tokens a step. Choose smaller ones");
-    s.global_rows = o.batch * ranks * micro_steps;
-    divide(micro_steps);
-    o.total_tokens = s.global_rows * o.sequence;
-    return;
-  }
-  auto const flag = [&](char const* name, std::int64_t value) {
-    return "--" + std::string(name) + " " + std::to_string(value) + o.source_of(name);
-  };
-  std::string const total = flag("total-tokens", o.total_tokens);
-  if (o.total_tokens % o.sequence != 0)
-    refuse(total + " is not a multiple of " + flag("sequence", o.sequence) + ". Give a --total-tokens that is, as " +
-           std::to_string((o.total_tokens + o.sequence - 1) / o.sequence * o.sequence));
-  s.global_rows = o.total_tokens / o.sequence;
-  auto const sequences = [](std::int64_t n) { return std::to_string(n) + (n == 1 ? " sequence" : " sequences"); };
-  if (s.global_rows < ranks)
-    refuse(total + " is " + sequences(s.global_rows) + " a step, fewer than the " + std::to_string(ranks) +
-           " ranks. Choose fewer ranks or more tokens");
-  bool const typed = o.typed.contains("batch");
-  if (std::int64_t const kept = micro_steps_of_checkpoint(s, ranks); kept > 0) return divide(kept);
-  if (std::int64_t const micro_steps = o.sync_freq; micro_steps > 0) {
-    if (s.global_rows % micro_steps != 0)
-      refuse(total + " is " + sequences(s.global_rows) + ", which " + flag("sync-freq", micro_steps) +
-             " does not divide");
-    divide(micro_steps);
-    if (s.micro_rows < ranks)
-      refuse(total + " with " + flag("sync-freq", micro_steps) + " is " + sequences(s.micro_rows) +
-             " a micro-step, fewer than the " + std::to_string(ranks) + " ranks. Choose fewer of both");
-    if (typed && s.rows != o.batch)
-      refuse(total + " with " + flag("sync-freq", micro_steps) + " needs --batch " + std::to_string(s.rows) + ", not " +
-             std::to_string(o.batch));
-    return;
-  }
-  if (s.global_rows % ranks == 0) {
-    std::int64_t const share = s.global_rows / ranks;
-    std::int64_t rows = std::min(o.batch, share);
-    if (share % rows != 0 && typed)
-      refuse(total + " is " + sequences(share) + " per rank, which --batch " + std::to_string(o.batch) +
-             " does not divide");
-    while (share % rows != 0) --rows;
-    divide(share / rows);
-    return;
-  }
-  // The fewest micro-steps whose shares are at most a batch; where none are, the smallest shares there are.
-  std::int64_t fewest = 0, most = 1;
-  for (std::int64_t d = 1; d <= s.global_rows / d; ++d) {
-    if (s.global_rows % d != 0) continue;
-    for (std::int64_t const n : {d, s.global_rows / d}) {
-      if (s.global_rows / n < ranks) continue;
-      most = std::max(most, n);
-      bool const fits = data::share_of(s.global_rows / n, 0, ranks).count <= o.batch;
-      if (fits && (fewest == 0 || n < fewest)) fewest = n;
-    }
-  }
-  divide(fewest > 0 ? fewest : most);
-  if (typed && s.rows > o.batch)
-    refuse(total + " is " + sequences(s.global_rows) + ", of which " + std::to_string(ranks) + " ranks do " +
-           std::to_string(s.rows) + " at a time, not --batch " + std::to_string(o.batch) +
-           ". Choose a batch of " + std::to_string(s.rows) + ", other ranks or tokens");
 }
 
 /// Checkpoints of two runs in one folder could not be told apart: "latest" would be the one that went further.
@@ -316,6 +189,7 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
 
   s.mesh = parallel::mesh_sizes(ranks, o.data_parallel, o.tensor_parallel, o.pipeline_parallel);
   detail::divide_batch(s, s.mesh.data);
+  detail::share_batch(s);
   auto const corpus_of = [&](char const* flag, std::string const& pattern) {
     data::TokenCorpus corpus = detail::said_of(flag, [&] { return data::TokenCorpus(pattern); });
     if (s.tokenizer) {
@@ -381,6 +255,7 @@ inline Json checkpoint_facts(Setup const& s, std::int64_t step, int ranks) {
                 {"data_cursor", {{"seed", s.options.seed}, {"step", step}}},
                 {"ranks", ranks},
                 {"micro_steps", s.micro_steps}};
+  if (!s.shares.empty()) facts["rank_shares"] = s.shares;
   if (!s.model.chat_template.empty()) facts["chat_template"] = s.model.chat_template;
   return facts;
 }

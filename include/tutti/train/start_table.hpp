@@ -33,6 +33,14 @@ struct RunFacts {
   bool one_state = false;        ///< the ranks of a node share parameters and moments
 };
 
+/// "8, 4"
+inline std::string describe_shares(Setup const& setup, int ranks) {
+  std::string text;
+  for (int rank = 0; rank < ranks; ++rank)
+    text += (rank == 0 ? "" : ", ") + std::to_string(setup.share(rank).count);
+  return text;
+}
+
 /// A set of the training data: its size, and in a mixture its share and the passes over it.
 inline std::string describe_set(data::MixtureLoader const& train, std::size_t set, std::int64_t steps) {
   data::TokenCorpus const& corpus = train.loader(set).corpus();
@@ -79,7 +87,10 @@ inline std::vector<std::pair<std::string, std::string>> start_table(Setup const&
                                                   with_commas(tokens_held_out(setup)))
                                     : "nothing"},
       {"step", fmt::format("{} tokens = {} x sequence {} x {}; {:.1f} GFLOP", with_commas(setup.tokens_per_step()),
-                           setup.micro_rows % data == 0
+                           !setup.shares.empty()
+                               ? fmt::format("{} shared by {}: {}", count(setup.micro_rows, "sequence"),
+                                             count(data, share), describe_shares(setup, data))
+                           : setup.micro_rows % data == 0
                                ? fmt::format("batch {} x {}", setup.rows, count(data, share))
                                : fmt::format("{} shared by {}, {} or {} each", count(setup.micro_rows, "sequence"),
                                              count(data, share), setup.rows, setup.rows - 1),
