@@ -232,6 +232,14 @@ TEST_CASE("normalization, digits and added words do what the file says") {
   CHECK(same(data::parse_tokenizer(data::tokenizer_to_json(tokenizer), "x"), tokenizer));
 }
 
+TEST_CASE("two tokens of one spelling are refused where they are written: nobody could read them") {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.insert(tokens.end(), {std::string(data::end_of_text_mark), std::string(data::end_of_text_mark)});
+  data::Tokenizer const tokenizer(tokens, {}, {{std::string(data::end_of_text_mark), 257}});
+  REQUIRE_ERROR(data::tokenizer_to_json(tokenizer), ErrorKind::format, "two tokens are spelled \"<|endoftext|>\"");
+}
+
 TEST_CASE("a tokenizer damaged at random is refused or read; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {
   std::string const llama = R"({"version":"1.0","normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"}]},
     "pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},

@@ -309,7 +309,8 @@ TEST_CASE("Grammars damaged at random are followed or refused; TUTTI_FUZZ_SECOND
       static_cast<void>(matcher.complete());
       ++followed;
     } catch (Error const& error) {
-      REQUIRE(error.kind() == ErrorKind::format);
+      bool const ambiguous = error.operation() == "GrammarMatcher";  // too much so
+      REQUIRE(error.kind() == (ambiguous ? ErrorKind::invalid_argument : ErrorKind::format));
       ++refused;
     }
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -103,8 +104,8 @@ inline std::string decoder_json(TokenizerParts const& parts) {
 
 /// The text of a tokenizer.json. The same tokenizer always gives the same bytes. Merges of equal rank, which only
 /// vocabularies of ranks or scores have, stand in the order of their tokens.
-/// Errors: format, for a vocabulary that starts from characters which are no tokens, or drops bytes that it lacks
-/// although its alphabet was not learned from text.
+/// Errors: format, for a vocabulary that starts from characters which are no tokens, has two tokens of one spelling, or
+/// drops bytes that it lacks although its alphabet was not learned from text.
 inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
   TokenizerParts const& parts = tokenizer.parts();
   bool const characters = parts.alphabet == Alphabet::characters;
@@ -144,9 +145,15 @@ inline std::string tokenizer_to_json(Tokenizer const& tokenizer) {
           yes_no(parts.fuse_unknown) + ",\n    \"byte_fallback\": " + yes_no(characters) +
           ",\n    \"ignore_merges\": " + yes_no(tokenizer.whole_pieces()) + ",\n    \"vocab\": {";
   separator = "\n";
+  std::unordered_set<std::string> keys;
   for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id) {
     if (parts.tokens[static_cast<std::size_t>(id)].empty()) continue;
-    text += separator + "      " + io::quote_json(spelled(id)) + ": " + std::to_string(id);
+    std::string const key = io::quote_json(spelled(id));
+    if (!keys.insert(key).second)
+      throw Error(ErrorKind::format, "tokenizer_to_json",
+                  "two tokens are spelled " + key + ", which tokenizer.json cannot say. Keep the file that the "
+                  "vocabulary came from");
+    text += separator + "      " + key + ": " + std::to_string(id);
     separator = ",\n";
   }
   text += "\n    },\n    \"merges\": [";
