@@ -296,6 +296,31 @@ TEST_CASE("a loop that runs as often as its data say is refused, as is a functio
             .find("call each other too deep") != std::string::npos);
 }
 
+TEST_CASE("loops within loops run as often as a step may take, and more is refused before anybody runs it") {
+  // `depth` loops of `length` iterations around a sine.
+  auto const nested = [](int depth, int length) {
+    std::string text =
+        "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %c = stablehlo.constant dense<0> : tensor<i32>\n";
+    std::string value = "%x", ends;
+    for (int d = 0; d < depth; ++d) {
+      std::string const k = std::to_string(d);
+      text += "%r" + k + ":2 = stablehlo.while(%i" + k + " = %c, %a" + k + " = " + value +
+              ") : tensor<i32>, tensor<f32>\ncond {\n%m" + k + " = stablehlo.constant dense<" + std::to_string(length) +
+              "> : tensor<i32>\n%p" + k + " = stablehlo.compare LT, %i" + k + ", %m" + k +
+              ", SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %p" + k +
+              " : tensor<i1>\n} do {\n";
+      value = "%a" + k;
+      std::string const inner = d + 1 == depth ? "%s" : "%r" + std::to_string(d + 1) + "#1";
+      ends = "%o" + k + " = stablehlo.constant dense<1> : tensor<i32>\n%n" + k + " = stablehlo.add %i" + k + ", %o" +
+             k + " : tensor<i32>\nstablehlo.return %n" + k + ", " + inner + " : tensor<i32>, tensor<f32>\n}\n" + ends;
+    }
+    return text + "%s = stablehlo.sine " + value + " : tensor<f32>\n" + ends + "return %r0#1 : tensor<f32>\n}\n";
+  };
+  CHECK(from_stablehlo(nested(3, 100), {"nested.mlir"}).outputs.size() == 1);
+  REQUIRE_ERROR(from_stablehlo(nested(3, 1000), {"nested.mlir"}), ErrorKind::unavailable,
+                "runs 1000000000 times in the loops around it, and may run 268435456");
+}
+
 TEST_CASE("constants of any numbers: counts, triangles, and others") {
   auto const numbers = [](std::string const& literal, std::string const& type) {
     Graph const graph = from_stablehlo("func.func @main() -> " + type + " {\n  %0 = stablehlo.constant dense<" +

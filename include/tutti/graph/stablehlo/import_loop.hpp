@@ -8,6 +8,9 @@
 
 namespace tutti::graph::stablehlo {
 
+/// Of a loop, with those of the loops around it.
+inline constexpr std::int64_t most_nested_iterations = 1 << 28;
+
 struct Importer::Trial {
   std::int64_t length = 0;
   /// Of every carried value its number at the beginning of each iteration, and behind the last; empty: not known.
@@ -54,6 +57,10 @@ inline Items Importer::loop(text::Operation const& operation, Frame& frame, Item
   if (lifted_ != nullptr) refuse("stands in the body of a reduction, where it is not supported");
   Trial const trial = try_loop(operation, frame, in);
   if (trial.length == 0) return in;
+  std::int64_t together = trial.length;
+  for (Loop const* const around : scope_.loops()) together *= around->length;
+  if (together > most_nested_iterations)
+    refuse(concat("runs ", together, " times in the loops around it, and may run ", most_nested_iterations));
   std::size_t const loops = scope_.loops().size();
   int const depth = depth_;
   std::int64_t const live = live_;
