@@ -153,6 +153,20 @@ def case_shares(bench):
             else:
                 bench.run(backend, ranks, parts, "--resume", "latest", "--steps", "12")
                 check(bench.parameters(parts, 12) == bench.parameters(out, 12), "a resumed run has other parameters")
+    if "mpi" in bench.backends():  # one rank is slow while its speed is measured, and the run goes on with what was measured
+        slow = bench.folder / "slow"
+        words = bench.command("threads", 1, slow, ("--batch", "8", "--rank-shares", "auto", "--schedule", "constant"))
+        words = [word if word != "threads" else "mpi" for word in words[:-2]]
+        uneven = [bench.args.mpiexec, "-n", "1", *words, "--steps", "6", ":", "-n", "1", "-env", "TUTTI_ISA", "scalar", *words, "--steps", "6"]
+        process = subprocess.Popen(uneven, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        text, _ = bench.finish(process)
+        told = re.search(r"16 sequences shared by 2 ranks: (\d+), (\d+)", text)
+        check(told and int(told[1]) > int(told[2]), text)
+        text, _ = bench.run("mpi", 2, slow, "--batch", "8", "--resume", "latest", "--steps", "12")
+        check(told[0] in text, text)
+        print(f"  a slow rank: {told[0]}")
+        text, _ = bench.run("mpi", 2, slow, "--batch", "8", "--resume", "latest", "--steps", "14", "--rank-shares", "even")
+        check("batch 8 x 2 ranks" in text, text)
     # A checkpoint's shares are of as many ranks: with others all get as many.
     text, errors = bench.run("threads", 4, bench.folder / "threads-2-3,1-parts", "--resume", "6", "--steps", "12", "--batch", "2")
     check("--rank-shares 3,1 has 2 numbers, and 4 ranks share out a batch: all get as many" in text + errors, text + errors)

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -219,6 +220,27 @@ TEST_CASE("A model is swapped while another answers; one that fails to load leav
   REQUIRE(running.size() > before.size());
   REQUIRE(backend.run(a, "Hello", same, R"({"chat_template": "none"})") == 0);
   REQUIRE(same == after);  // the session goes on with the new model
+}
+
+TEST_CASE("A context that has answered lets a swapped model go, and its status stays") {
+  World world;
+  Backend const backend(world.library, greedy);
+  auto const threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  REQUIRE(backend.load("default", greedy) == 0);
+  std::uint32_t a = 0;
+  REQUIRE(backend.open("a", &a) == 0);
+  std::string answer, next;
+  REQUIRE(backend.run(a, "Hello", answer) == 0);
+  std::string const status = backend.output(a, 2);
+  auto const before = threads();  // of which one is the model's
+  REQUIRE(backend.load("other", greedy) == 0);
+  REQUIRE(threads() == before);
+  REQUIRE(backend.output(a, 2) == status);
+  REQUIRE(backend.output(a, 0) == answer);
+  REQUIRE(backend.run(a, "Hello", next) == 0);
+  REQUIRE(backend.output(a, 2) != status);
 }
 
 TEST_CASE("A model whose log cannot be written leaves the old in place") {

@@ -255,3 +255,19 @@ TEST_CASE("Codes have the numbers of each interface") {
   REQUIRE((wit_number(Code::timeout) == 3 && wit_number(Code::too_large) == 6 && wit_number(Code::security) == 8));
   REQUIRE((witx_number(Code::end_of_sequence) == 100 && wit_number(Code::model_not_found) == 103));
 }
+
+TEST_CASE("A limit of layers on the GPU bounds what is asked for, and turns none into none") {
+  using wasi_nn::Document;
+  using wasi_nn::Level;
+  auto const limited = [](std::string const& asked) {
+    wasi_nn::Settings settings;
+    Document::parse(asked, Level::model).apply(settings);
+    Document::parse(R"({"n_gpu_layers": 5})", Level::model).limit(settings);
+    return settings.n_gpu_layers;
+  };
+  CHECK(limited("") == 5);  // as many as fit, at most these
+  CHECK(limited(R"({"n_gpu_layers": "auto"})") == 5);
+  CHECK(limited(R"({"n_gpu_layers": 0})") == 0);
+  CHECK(limited(R"({"n_gpu_layers": 3})") == 3);
+  CHECK_THROWS_AS(limited(R"({"n_gpu_layers": 6})"), wasi_nn::Failure);
+}

@@ -9,8 +9,11 @@
 #include <tutti/wasi_nn/session_interface.hpp>
 #include <tutti/wasi_nn/wamr.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -27,7 +30,7 @@ struct World {
   test::ScratchFolder folder;
   World() {
     std::string const path = folder / "model.gguf";
-    test::write_tiny_gguf(path, test::tiny_byte_model(128));
+    test::write_tiny_gguf(path, test::tiny_byte_model(512));
     io::write_file(
         folder / "registry.json",
         R"({"models": {"default": ")" + path + R"("}, "settings": {"log_level": "none", "n_ctx": 64, "threads": 2}})");
@@ -36,8 +39,7 @@ struct World {
   ~World() { ::unsetenv("TUTTI_WASI_NN_MODELS"); }
 };
 
-char const options[] =
-    R"({"temperature": 0, "max_tokens": 5, "grammar": "root ::= [a-z0-9 ]*"})";
+char const options[] = R"({"temperature": 0, "max_tokens": 5, "grammar": "root ::= [a-z0-9 ]*"})";
 
 /// Ended whatever fails: an end that fails is said again.
 template <int (*Deinit)(void*) noexcept>
@@ -101,4 +103,66 @@ TEST_CASE("Whatever fails once in a host's calls is a code, and the calls after 
       REQUIRE(answer == text);
     });
   }
+}
+
+TEST_CASE("In a host that goes on, a failure leaves the session's turns whole and the model in its place") {
+  namespace api = session_interface;
+  World const world;
+  Backend<api::deinit> backend;
+  char const settings[] = R"({"n_ctx": 400})",
+             named[] = R"({"n_ctx": 400, "name": "a name that is longer than a string has room for"})";
+  auto const load = [&](char const* text) {
+    need(
+        api::load_by_name(backend.context, "default", 7, text, static_cast<std::uint32_t>(std::strlen(text)), nullptr));
+  };
+  need(api::init(&backend.context, nullptr, 0));
+  load(settings);
+  std::uint32_t execution = 0;
+  need(api::init_execution_context(backend.context, "one", &execution));
+  auto const run = [&] {
+    static char const chat[] =
+        R"({"temperature": 0, "max_tokens": 5, "chat_template": "zephyr", "grammar": "root ::= [a-z]*"})";
+    std::string prompt = "Hello", answer(256, '\0');
+    std::uint32_t size = 256;
+    api::Tensor const tensor{nullptr, 3, reinterpret_cast<std::uint8_t*>(prompt.data())};
+    need(api::run_inference(backend.context, execution, 0, &tensor, reinterpret_cast<std::uint8_t*>(answer.data()),
+                            &size, chat, sizeof chat - 1));
+    return answer.substr(0, size - 1);
+  };
+  auto const reset = [&] {
+    std::string text = R"({"reset": true})";
+    api::Tensor const tensor{nullptr, 3, reinterpret_cast<std::uint8_t*>(text.data())};
+    need(api::set_input(backend.context, execution, 3, &tensor));
+  };
+  auto const input_tokens = [&] {
+    std::string out(1024, '\0');
+    std::uint32_t size = 1024;
+    need(api::get_output(backend.context, execution, 1, reinterpret_cast<std::uint8_t*>(out.data()), &size));
+    return nlohmann::json::parse(out.substr(0, size - 1)).at("input_tokens").get<int>();
+  };
+  reset();
+  run();
+  int const first = input_tokens();
+  run();
+  int const second = input_tokens();
+  REQUIRE(second > first + 5);
+  // A turn is in the history as a whole or not at all: what is asked next has as many tokens as one of the two.
+  test::each_fails_once(
+      [&] {
+        reset();
+        return run();
+      },
+      [](std::string const& answer) { REQUIRE(answer.size() == 5); },
+      [&] {
+        run();
+        int const tokens = input_tokens();
+        REQUIRE((tokens == first || tokens == second || tokens == 2 * second - first));
+      },
+      20);
+  test::each_fails_once([&] { return load(settings), load(named), 0; }, [](int) {},
+                        [&] {
+                          REQUIRE(run().size() == 5);
+                          reset();
+                        },
+                        20);
 }

@@ -479,17 +479,21 @@ TEST_CASE("Devices: what was found and chosen is said, and a GPU that cannot be 
            Row{Device::automatic, -1, {}, "no CUDA", false, "found 2 processors and no GPU; chosen: processors"},
            Row{Device::automatic, -1, gpus, "no CUDA", false,
                "found 2 processors and NVIDIA H100; chosen: processors, since no CUDA"},
-           Row{Device::automatic, -1, gpus, "", true, "found 2 processors and NVIDIA H100; chosen: GPU"},
+           Row{Device::automatic, -1, gpus, "", true,
+               "found 2 processors and NVIDIA H100; chosen: GPU, 2 of 2 layers on it"},
            Row{Device::automatic, 0, gpus, "", false,
                "found 2 processors and NVIDIA H100; chosen: processors, since n_gpu_layers is 0"},
-           Row{Device::automatic, 5, gpus, "", true, "found 2 processors and NVIDIA H100; chosen: GPU"},
+           Row{Device::automatic, 5, gpus, "", true,
+               "found 2 processors and NVIDIA H100; chosen: GPU, 2 of 2 layers on it"},
            Row{Device::cpu, 5, gpus, "", false, "found 2 processors and NVIDIA H100; chosen: processors"},
-           Row{Device::gpu, 5, gpus, "", true, "found 2 processors and NVIDIA H100; chosen: GPU"},
+           Row{Device::gpu, 5, gpus, "", true, "found 2 processors and NVIDIA H100; chosen: GPU, 2 of 2 layers on it"},
        }) {
     wasi_nn::ChosenDevice const chosen = wasi_nn::choose_device(row.wanted, row.layers, 2, row.gpus, row.missing);
     REQUIRE(chosen.gpu == row.gpu);
-    REQUIRE(chosen.told == row.told);
+    REQUIRE(chosen.on(row.gpu ? "2 of 2 layers on it" : "") == row.told);
   }
+  REQUIRE(wasi_nn::choose_device(Device::automatic, -1, 2, gpus, "").on("") ==
+          "found 2 processors and NVIDIA H100; chosen: processors, since the GPU has got no layer of the model");
   auto const refusal = [&](int layers, std::string const& missing) {
     try {
       wasi_nn::choose_device(Device::gpu, layers, 2, gpus, missing);

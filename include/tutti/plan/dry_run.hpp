@@ -101,6 +101,9 @@ inline int dry_run(Place const& place, train::Options const& options) {
     if (options.algorithm != train::AlgorithmName::ddp)
       throw Error(ErrorKind::unavailable, "train_model",
                   "--dry-run plans steps that average gradients. Leave out it or --algorithm diloco");
+    if (options.rank_shares != "even")
+      throw Error(ErrorKind::unavailable, "train_model",
+                  "--dry-run plans ranks of equal speed. Leave out it or --rank-shares");
     if (options.device != train::DeviceName::cpu)
       throw Error(ErrorKind::unavailable, "train_model",
                   "--dry-run measures processors. For GPUs describe them in a file, for ./tutti plan --cluster FILE");

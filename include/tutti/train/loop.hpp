@@ -54,7 +54,7 @@ class Run {
   using Initialise = std::function<void(graph::State&)>;
 
   /// The ranks of `place` share this node's processors and devices. Without `initial` a new run begins as TrainStep's
-  /// `initialise` says, and without `optimizer` the options choose one. Does not communicate, but to measure shares.
+  /// `initialise` says, and without `optimizer` the options choose one. Does not communicate.
   Run(parallel::DataParallel data_parallel, NodePlace const& place, Setup setup, Config const& config,
       Initialise initial = {}, std::optional<optim::AnyOptimizer> const& optimizer = {})
       : data_parallel_(std::move(data_parallel)),
@@ -64,7 +64,7 @@ class Run {
         initial_(std::move(initial)),
         machine_(setup_.options, place),
         step_(machine_.context(), config, optimizer ? *optimizer : optimizer_of(o()),
-              {.batch = agreed_share().count,
+              {.batch = share().count,
                .sequence = o().sequence,
                .evaluation_batch = setup_.rows,
                .micro_steps = setup_.micro_steps,
@@ -222,12 +222,6 @@ class Run {
   data::Share share() const noexcept {
     return setup_.share(data_parallel_.port->rank());
   }
-  /// The same, measured before where that is asked for. Ranks: all then.
-  data::Share agreed_share() {
-    if (setup_.shares.empty() && data_ranks() > 1 && RankShares(o().rank_shares).measured())
-      setup_.take_shares(measured_shares(machine_, o().compute_dtype(), *port_, *data_parallel_.port));
-    return share();
-  }
   static double now() noexcept { return static_cast<double>(exec::now_ns()) * 1e-9; }
 
   /// What --out holds of another history makes room.
@@ -375,6 +369,11 @@ int run_training(parallel::DataParallel const& ranks, NodePlace const& place, Se
                  typename Loss::Config const& config, std::function<void(graph::State&)> initial = {},
                  std::optional<optim::AnyOptimizer> const& optimizer = {}, Viewers const& viewers = {}) {
   comm::Port& port = *ranks.everyone();
+  if (setup.shares.empty() && ranks.port->size() > 1 && RankShares(setup.options.rank_shares).measured()) {
+    std::optional<Machine<Device>> machine;
+    if (!all_succeed(port, [&] { machine.emplace(setup.options, place); })) return 1;
+    setup.take_shares(measured_shares(*machine, setup.options.compute_dtype(), port, *ranks.port));
+  }
   std::optional<Run<Loss, Device>> run;
   if (!all_succeed(port, [&] { run.emplace(ranks, place, std::move(setup), config, std::move(initial), optimizer); }))
     return 1;

@@ -240,6 +240,9 @@ inline ModelChoice choose_model(Setup& s) {
 inline void require_batch(Setup const& s, ModelChoice const& choice, int ranks) {
   auto const* const module = std::get_if<StablehloConfig>(&choice.config);
   if (module == nullptr) return;
+  if (s.options.rank_shares != "even")
+    detail::refuse("--rank-shares " + s.options.rank_shares + ": --model " + module->file + " was exported for " +
+                   std::to_string(module->batch) + " sequences on every rank. Leave the flag out");
   if (s.rows != module->batch || s.micro_rows % ranks != 0)
     detail::refuse("--total-tokens " + std::to_string(s.options.total_tokens) + " is " +
                    std::to_string(s.micro_rows) + " sequences a micro-step for " + std::to_string(ranks) +

@@ -82,6 +82,7 @@ inline void restore_session(Graph const& graph, Session& session, std::string co
 inline void control(Execution& execution, Registry const& registry, std::string const& text) {
   if (text.size() > 1024) throw Failure(Code::too_large, "a control has more than 1024 bytes");
   nlohmann::json json;
+  io::JsonEnd const end(json);
   try {
     json = io::parse_json(text, "control");
   } catch (Error const&) {

@@ -60,7 +60,15 @@ inline std::string missing_gpu() {
 
 struct ChosenDevice {
   bool gpu = false;
-  std::string told;  ///< what was found and chosen, in words
+  std::string found;  ///< in words
+  std::string why;    ///< processors were chosen, where somebody may ask
+
+  /// What was found and chosen. `layers`: what the GPU has got, in words.
+  std::string on(std::string const& layers) const {
+    if (layers.empty())
+      return concat(found, "; chosen: processors", gpu ? ", since the GPU has got no layer of the model" : why);
+    return concat(found, "; chosen: GPU, ", layers);
+  }
 };
 
 /// Where a model runs. `layers`: those that the GPU is to have, -1 for as many as fit; `missing`: see missing_gpu.
@@ -78,7 +86,7 @@ inline ChosenDevice choose_device(Device wanted, std::int64_t layers, int proces
   std::string why;
   if (!gpu && wanted == Device::automatic && layers == 0) why = ", since n_gpu_layers is 0";
   else if (!gpu && wanted == Device::automatic && !gpus.empty()) why = ", since " + missing;
-  return {gpu, concat(found, "; chosen: ", gpu ? "GPU" : "processors", why)};
+  return {gpu, found, why};
 }
 /// Asks CUDA, which starts its driver in the host, only where a GPU may be chosen.
 inline ChosenDevice choose_device(Device wanted, std::int64_t layers) {

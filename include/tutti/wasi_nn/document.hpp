@@ -156,7 +156,8 @@ class Document {
         for_each_setting(settings, [&]<class U>(Row const& other, U& value, auto const&, char const*) {
           if constexpr (std::is_same_v<U, std::int64_t>) {
             if (other.name != std::string_view(row.name)) return;
-            bool const open = value <= 0 && row.name != std::string_view("priority");
+            std::string_view const name = row.name;
+            bool const open = name == "n_gpu_layers" ? value < 0 : value <= 0 && name != "priority";
             if (open) value = most;
             else if (value > most)
               throw Failure(Code::security, concat("'", row.name, "' is ", value, ", and the host allows ", most));

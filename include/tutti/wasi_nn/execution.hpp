@@ -40,12 +40,15 @@ class Execution {
     std::lock_guard const guard(mutex_);
     if (!streaming_) graph_ = std::move(graph);
   }
-  /// At once, where nothing is at work here and no answer is to be read: idle contexts keep no model that was swapped.
-  void use_if_idle(std::shared_ptr<Graph const> graph) noexcept {
+  /// At once, where nothing is at work here: idle contexts keep no model that was swapped, and the status of an answer
+  /// as it was.
+  void use_if_idle(std::shared_ptr<Graph const> graph) noexcept try {
     std::unique_lock const lock(working_, std::try_to_lock);
-    if (!lock || streaming_ || done_) return;
+    if (!lock || streaming_) return;
+    if (done_ && told_.empty()) told_ = status();
     std::lock_guard const guard(mutex_);
     graph_.swap(graph);
+  } catch (std::bad_alloc const&) {  // later, then
   }
 
   /// Errors: Failure, prompt_too_long for more than 64 bytes a token of the context.
@@ -155,12 +158,7 @@ class Execution {
       closed_ = true;
     }
     cancel();  // a call that waits for the answer goes on
-    std::shared_ptr<infer::Generation> generation;
-    {
-      std::lock_guard const guard(mutex_);
-      generation = generation_;
-    }
-    if (generation) generation->wait();
+    if (auto const generation = under_way()) generation->wait();
   } catch (...) {
   }
 
@@ -172,7 +170,7 @@ class Execution {
       case 1:
         return done_ ? usage(static_cast<std::size_t>(done_->prompt_tokens), done_->tokens.size())
                      : usage(ids_.size(), 0);
-      case 2: return status().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      case 2: return told_.empty() ? status() : told_;
       case 3: return bytes_of(need().logits);
       case 4: return bytes_of(need().tokens);
       default: throw Failure(Code::invalid_argument, concat("there is no output ", index, ". There are 0 to 4"));
@@ -245,14 +243,14 @@ class Execution {
       auto ids = tokenizer.encode_complete(data::render_chat(*chat, messages), data::Marks::as_tokens);
       if (!s.context_shifting || ids.size() < most || history.empty()) return ids;
       most = static_cast<std::size_t>(graph_->model->settings().n_ctx) / 2;
-      std::size_t const pairs = std::max<std::size_t>(1, history.size() / 8);
-      history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(2 * pairs));
+      std::size_t const gone = std::min(history.size(), std::max<std::size_t>(1, history.size() / 8) * 2);
+      history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(gone));
     }
   }
   void take(std::string text, std::vector<std::int32_t> ids, bool by_tokens) {
     if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
     prompt_ = std::move(text), ids_ = std::move(ids), by_tokens_ = by_tokens;
-    done_.reset();
+    done_.reset(), told_.clear();
     stream_ended_.reset();
     piece_.clear();
     std::lock_guard const guard(mutex_);
@@ -274,7 +272,7 @@ class Execution {
   }
   void begin(Settings s, std::vector<std::int32_t> ids, std::shared_ptr<Pieces> const& pieces) {
     notes_ = graph_->model->notes();
-    done_.reset();
+    done_.reset(), told_.clear();
     chatting_ = !by_tokens_ && chat_of(s).has_value();
     infer::Request request;
     {
@@ -299,12 +297,12 @@ class Execution {
     generation_ = std::move(generation);
     error_.clear();
   }
+  std::shared_ptr<infer::Generation> under_way() const {
+    std::lock_guard const guard(mutex_);
+    return generation_;
+  }
   Code finish() {
-    std::shared_ptr<infer::Generation> generation;
-    {
-      std::lock_guard const guard(mutex_);
-      generation = generation_;
-    }
+    std::shared_ptr<infer::Generation> const generation = under_way();
     auto const forget = [&] {
       std::lock_guard const guard(mutex_);
       generation_.reset();
@@ -326,8 +324,10 @@ class Execution {
     session_->pace.seconds += done_->prompt_seconds + done_->seconds;
     ++session_->pace.answers;
     if (chatting_ && done_->reason != infer::StopReason::cancelled) {
-      session_->messages.push_back({"user", prompt_});
-      session_->messages.push_back({"assistant", done_->text});
+      data::ChatMessage asked{"user", prompt_}, answered{"assistant", done_->text};
+      session_->messages.reserve(session_->messages.size() + 2);  // both or none
+      session_->messages.push_back(std::move(asked));
+      session_->messages.push_back(std::move(answered));
     }
     if (done_->reason == infer::StopReason::context_full) return Code::context_full;
     if (done_->reason == infer::StopReason::time && done_->tokens.empty())
@@ -350,8 +350,9 @@ class Execution {
   static std::string bytes_of(std::vector<T> const& values) {
     return std::string(reinterpret_cast<char const*>(values.data()), values.size() * sizeof(T));
   }
-  nlohmann::json status() const {
+  std::string status() const {
     nlohmann::json json;
+    io::JsonEnd const end(json);
     std::lock_guard const guard(mutex_);
     infer::ServiceStatus const service = graph_->model->service().status();
     json["state"] = streaming_        ? "streaming"
@@ -365,12 +366,13 @@ class Execution {
     json["device"] = graph_->device;
     json["queue"] = {{"waiting", service.waiting}, {"running", service.running}};
     json["notes"] = notes_;
-    if (!done_) return json;
-    describe(*done_, graph_->model->tokenizer(), used_.n_probs, json);
-    auto const taken = done_->prompt_tokens + static_cast<std::int64_t>(done_->tokens.size());
-    json["used_tokens"] = std::min(taken, graph_->model->settings().n_ctx);
-    json["seed"] = seed_;
-    return json;
+    if (done_) {
+      describe(*done_, graph_->model->tokenizer(), used_.n_probs, json);
+      auto const taken = done_->prompt_tokens + static_cast<std::int64_t>(done_->tokens.size());
+      json["used_tokens"] = std::min(taken, graph_->model->settings().n_ctx);
+      json["seed"] = seed_;
+    }
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
   std::mutex working_;        // held by the call at work
@@ -378,7 +380,7 @@ class Execution {
   std::shared_ptr<Graph const> graph_;
   std::shared_ptr<Session> session_;
   std::shared_ptr<infer::Generation> generation_;
-  std::string error_;
+  std::string error_, told_;  // told_: the status where its model is gone
   Document options_;
   std::string prompt_;
   std::vector<std::int32_t> ids_;

@@ -243,7 +243,7 @@ class Instance {
     if (settings.device == Device::gpu && model->gpu().empty())
       throw Failure(Code::too_large, "a GPU is asked for, and its free memory holds no layer. Lower n_ctx or "
                                      "max_concurrent, or load for CPU");
-    std::string where = model->gpu().empty() ? chosen.told : concat(chosen.told, ", ", model->gpu());
+    std::string where = chosen.on(model->gpu());
     auto graph = std::make_shared<Graph const>(
         Graph{std::move(model), std::move(settings), registry_.limits(), std::move(where)});
     try {  // what every answer would refuse is refused now
@@ -255,14 +255,16 @@ class Instance {
     std::lock_guard const guard(mutex_);
     if (auto const most = settings_.max_models; !flavour_.one_model && std::cmp_greater_equal(graphs_.size(), most))
       throw Failure(Code::too_large, concat(most, " models are loaded, as many as the host allows. Unload some"));
+    std::map<std::uint32_t, std::shared_ptr<Graph const>> loaded{{handle(), graph}};
+    while (graphs_.count(loaded.begin()->first) != 0) loaded = {{handle(), graph}};
     if (flavour_.trusted) log_->configure(graph->settings, registry_.log_file(graph->settings.log_file));
-    if (flavour_.one_model) graphs_.swap(before);  // nothing fails any more: the one before may go
-    // Sessions are the instance's: what the model loaded last says of them holds.
+    (*log_)(LogLevel::info, "model '" + graph->settings.name + "': " + graph->device);
+    // Nothing fails any more. Sessions are the instance's: what the model loaded last says of them holds.
     max_sessions_ = graph->settings.max_sessions, idle_timeout_ms_ = graph->settings.idle_timeout_ms;
     auto_cleanup_ = graph->settings.auto_cleanup;
-    (*log_)(LogLevel::info, "model '" + graph->settings.name + "': " + graph->device);
-    do current_ = handle();
-    while (!graphs_.emplace(current_, graph).second);
+    current_ = loaded.begin()->first;
+    if (flavour_.one_model) graphs_.swap(before);
+    graphs_.merge(loaded);
     if (flavour_.one_model)
       for (auto const& [handle, execution] : executions_) execution->use_if_idle(graph);
     return current_;

@@ -3,6 +3,7 @@
 /// @file
 /// Objects behind the pointers that hosts hold, and the boundary that no exception crosses.
 
+#include <tutti/config.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 #include <tutti/wasi_nn/log.hpp>
 
@@ -51,7 +52,11 @@ class Live {
     return one;
   }
   static std::map<void*, std::shared_ptr<T>>& all() {
+#if TUTTI_WITH_CUDA  // whose runtime may have ended before what a host has left would
+    static auto& objects = *new std::map<void*, std::shared_ptr<T>>;
+#else
     static std::map<void*, std::shared_ptr<T>> objects;
+#endif
     return objects;
   }
 };

@@ -116,7 +116,14 @@ class Model {
               concat("models and caches take ", MemoryBudget::in_use() >> 20, " of ", settings_.max_memory_mb, " MB"));
     if (settings_.use_mlock) lock_weights();
     context_.emplace(exec::ContextOptions{.threads = static_cast<int>(settings_.threads)});
-    service_.emplace(*context_, loaded_.model, loaded_.tokenizer, service_options());
+    try {
+      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, service_options());
+    } catch (Error const& error) {
+      if (!gpu_ || settings_.device != Device::automatic || error.kind() != ErrorKind::invalid_argument) throw;
+      note("n_gpu_layers: all layers run on the processors: " + error.message());  // its kernels do not take them
+      gpu_.reset();
+      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, service_options());
+    }
     pieces_ = infer::token_pieces(loaded_.tokenizer);
     (*log_)(
         LogLevel::info,
@@ -255,7 +262,7 @@ class ModelCache {
     auto model = std::make_shared<Model>(
         infer::load_model_file(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings, on_gpu,
         log);
-    place = model;
+    if (!on_gpu || !model->gpu().empty()) place = model;  // else the GPU may have room when the next one asks
     std::erase_if(models(), [](auto const& one) { return one.second.expired(); });
     return model;
   }

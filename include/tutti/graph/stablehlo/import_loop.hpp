@@ -8,8 +8,8 @@
 
 namespace tutti::graph::stablehlo {
 
-/// Of a loop, with those of the loops around it.
-inline constexpr std::int64_t most_nested_iterations = 1 << 28;
+/// Iterations of all loops, each with those of the loops around it.
+inline constexpr std::int64_t most_looped = 1 << 28;
 
 struct Importer::Trial {
   std::int64_t length = 0;
@@ -57,10 +57,13 @@ inline Items Importer::loop(text::Operation const& operation, Frame& frame, Item
   if (lifted_ != nullptr) refuse("stands in the body of a reduction, where it is not supported");
   Trial const trial = try_loop(operation, frame, in);
   if (trial.length == 0) return in;
-  std::int64_t together = trial.length;
-  for (Loop const* const around : scope_.loops()) together *= around->length;
-  if (together > most_nested_iterations)
-    refuse(concat("runs ", together, " times in the loops around it, and may run ", most_nested_iterations));
+  if (!trial_) {
+    std::int64_t together = trial.length;
+    for (Loop const* const around : scope_.loops()) together *= around->length;  // each of which was small enough
+    looped_ += together;
+    if (looped_ > most_looped)
+      refuse(concat("runs ", together, " times in the loops around it; all loops may run ", most_looped, " times"));
+  }
   std::size_t const loops = scope_.loops().size();
   int const depth = depth_;
   std::int64_t const live = live_;

@@ -392,7 +392,7 @@ class Importer {
   bool trial_ = false;
   int depth_ = 0, loops_ = 0;
   List<int> loops_at_;  // numbers of the loops being made, by depth
-  std::int64_t operations_ = 0, live_ = 0, numbers_ = 0;
+  std::int64_t operations_ = 0, live_ = 0, numbers_ = 0, looped_ = 0;
 };
 
 }  // namespace tutti::graph::stablehlo
