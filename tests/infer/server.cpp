@@ -81,9 +81,9 @@ struct Running {
     // The server takes an end of what is said for the end of whoever said it: only where it waits for more.
     std::string answer;
     char buffer[4096];
-    for (int silent = 0; silent < 100;) {
+    for (int silent = 0; silent < 400;) {
       pollfd readable{socket, POLLIN, 0};
-      if (::poll(&readable, 1, 200) == 0) {
+      if (::poll(&readable, 1, 50) == 0) {
         if (++silent == 1) ::shutdown(socket, SHUT_WR);
         continue;
       }
