@@ -6,9 +6,9 @@
 #include "support/catch.hpp"
 #include "support/fuzz.hpp"
 
-#include <random>
-
 #include <tutti/data/bpe_trainer.hpp>
+
+#include <random>
 
 using namespace tutti;
 
@@ -238,6 +238,23 @@ TEST_CASE("two tokens of one spelling are refused where they are written: nobody
   tokens.insert(tokens.end(), {std::string(data::end_of_text_mark), std::string(data::end_of_text_mark)});
   data::Tokenizer const tokenizer(tokens, {}, {{std::string(data::end_of_text_mark), 257}});
   REQUIRE_ERROR(data::tokenizer_to_json(tokenizer), ErrorKind::format, "two tokens are spelled \"<|endoftext|>\"");
+}
+
+TEST_CASE("a tokenizer damaged anywhere is refused or read, never worse") {
+  std::string const text = data::tokenizer_to_json(trained());
+  int refused = 0;
+  for (std::size_t i = 0; i < text.size(); i += 7) {
+    std::string damaged = i % 2 == 0 ? text.substr(0, i) : text;
+    if (i % 2 != 0) damaged[i] = "\"{}[]0 \xff"[i % 8];
+    try {
+      auto const tokenizer = data::parse_tokenizer(damaged, "x");
+      CHECK(tokenizer.decode(tokenizer.encode(corpus)) == corpus);
+    } catch (Error const& error) {
+      CHECK(error.kind() == ErrorKind::format);
+      ++refused;
+    }
+  }
+  CHECK(refused > 100);
 }
 
 TEST_CASE("a tokenizer damaged at random is refused or read; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {

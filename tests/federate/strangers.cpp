@@ -4,9 +4,9 @@
 #include "federate/federation.hpp"
 
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 #include <chrono>
-#include <cstdlib>
 
 using namespace federation;
 
@@ -46,11 +46,8 @@ Message anything(Dice& dice, std::vector<std::byte> const& bytes) {
 }  // namespace
 
 TEST_CASE("whatever a worker or a shepherd says, the other one survives it", "[fuzz]") {
-  char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS");
-  char const* const first = std::getenv("TUTTI_FUZZ_SEED");
-  auto const end =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(wanted ? std::strtod(wanted, nullptr) : 0);
-  std::uint64_t seed = first ? std::strtoull(first, nullptr, 10) : 1;
+  auto const end = std::chrono::steady_clock::now() + std::chrono::duration<double>(tutti::test::fuzz_seconds(0));
+  std::uint64_t seed = tutti::test::fuzz_seed(1);
   for (std::uint64_t turn = 0; turn < 200 || std::chrono::steady_clock::now() < end; ++turn, ++seed) {
     INFO("seed " << seed);
     Dice dice(seed);

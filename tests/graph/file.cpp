@@ -2,6 +2,7 @@
 // Covers: <tutti/graph/form.hpp>
 #include "graph/stablehlo_cases.hpp"
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/custom.hpp>
@@ -12,7 +13,6 @@
 #include <tutti/optim/minimise.hpp>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <set>
@@ -127,10 +127,8 @@ TEST_CASE("Bytes that are no graph get a sentence: cut off anywhere, of another 
 
 TEST_CASE("Changed bytes are refused or are another graph that holds together; TUTTI_FUZZ_SECONDS tries for longer",
           "[fuzz]") {
-  std::mt19937_64 draw(7);
-  if (char const* const seed = std::getenv("TUTTI_FUZZ_SEED")) draw.seed(std::strtoull(seed, nullptr, 10));
-  double seconds = 2;
-  if (char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS")) seconds = std::strtod(wanted, nullptr);
+  std::mt19937_64 draw(test::fuzz_seed(7));
+  double const seconds = test::fuzz_seconds(2);
   std::vector<std::vector<std::byte>> from;
   for (auto const& [name, graph] : programs()) from.push_back(write(graph));
   std::int64_t tried = 0, accepted = 0;

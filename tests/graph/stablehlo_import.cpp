@@ -7,6 +7,7 @@
 #include "graph/run_graph.hpp"
 #include "graph/stablehlo_cases.hpp"
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 #include "support/jax_folder.hpp"
 
 #include <tutti/exec/wait.hpp>
@@ -371,14 +372,11 @@ TEST_CASE("modules cut at every length, and with every byte changed, are refused
 
 TEST_CASE("damaged modules are refused, wherever they are cut or changed; TUTTI_FUZZ_SECONDS tries for longer",
           "[fuzz]") {
-  double seconds = 0;
-  std::uint64_t seed = 3;
-  if (char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS")) seconds = std::strtod(wanted, nullptr);
-  if (char const* const wanted = std::getenv("TUTTI_FUZZ_SEED")) seed = std::strtoull(wanted, nullptr, 10);
+  double const seconds = test::fuzz_seconds(0);
   std::string const exported = to_stablehlo(test::gpt_loss(1)).text;
   std::vector<std::string> const all{read(test::jax_folder() + "/gpt.mlir"), read(test::jax_folder() + "/mixture.mlir"),
                                      exported};
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(test::fuzz_seed(3));
   std::int64_t const began = exec::now_ns();
   for (int tries = 0; tries < 300 || static_cast<double>(exec::now_ns() - began) * 1e-9 < seconds; ++tries) {
     std::string const& good = all[random() % all.size()];

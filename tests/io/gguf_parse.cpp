@@ -6,10 +6,10 @@
 
 #include "io/gguf_bytes.hpp"
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -217,11 +217,9 @@ TEST_CASE("a file cut at any byte is refused") {
 
 TEST_CASE("bytes changed at random are read or refused, and nothing else happens", "[fuzz]") {
   std::string const seed_file = test::small_gguf().bytes;
-  char const* const asked = std::getenv("TUTTI_FUZZ_SECONDS");
-  double const seconds = asked == nullptr ? 2 : std::atof(asked);
+  double const seconds = test::fuzz_seconds(2);
   auto const begin = std::chrono::steady_clock::now();
-  char const* const seed = std::getenv("TUTTI_FUZZ_SEED");
-  std::uint64_t state = seed == nullptr ? 20261124 : std::strtoull(seed, nullptr, 10);
+  std::uint64_t state = test::fuzz_seed(20261124);
   auto const random = [&](std::uint64_t below) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (state >> 33) % below;

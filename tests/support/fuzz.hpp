@@ -18,14 +18,22 @@
 
 namespace tutti::test {
 
+/// TUTTI_FUZZ_SECONDS and TUTTI_FUZZ_SEED, or what a test has where they are not set.
+inline double fuzz_seconds(double otherwise) {
+  char const* const wanted = std::getenv("TUTTI_FUZZ_SECONDS");
+  return wanted == nullptr ? otherwise : std::strtod(wanted, nullptr);
+}
+inline std::uint64_t fuzz_seed(std::uint64_t otherwise) {
+  char const* const wanted = std::getenv("TUTTI_FUZZ_SEED");
+  return wanted == nullptr ? otherwise : std::strtoull(wanted, nullptr, 10);
+}
+
 class Fuzzer {
  public:
   /// `turns` where no time is asked for. `words`: what the format has a meaning for.
   explicit Fuzzer(std::int64_t turns, std::vector<std::string> good, std::vector<std::string> words = {})
       : turns_(turns), good_(std::move(good)), words_(std::move(words)) {
-    char const* const seed = std::getenv("TUTTI_FUZZ_SEED");
-    random_.seed(seed_ = seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10));
-    if (char const* const seconds = std::getenv("TUTTI_FUZZ_SECONDS")) seconds_ = std::strtod(seconds, nullptr);
+    random_.seed(seed_);
   }
 
   /// Whether there is another turn. Fails where the one before took so long that a host would call it dead.
@@ -94,8 +102,8 @@ class Fuzzer {
 
   static constexpr std::size_t most = 1 << 20;  // bytes, from where on it grows no more
   std::int64_t turns_, turn_ = 0;
-  double seconds_ = 0;
-  std::uint64_t seed_ = 1;
+  double seconds_ = fuzz_seconds(0);
+  std::uint64_t seed_ = fuzz_seed(1);
   std::size_t which_ = 0;
   std::vector<std::string> good_, words_;
   std::mt19937_64 random_;

@@ -18,6 +18,7 @@
 #include "graph/stablehlo_cases.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 #include "train/small_models.hpp"
 
 #include <tutti/graph/generic_steps.hpp>
@@ -147,15 +148,10 @@ TEST_CASE("ONNX files that are cut, damaged or of other programs end in a senten
   };
   for (std::size_t end = 0; end < whole.size(); end += 1 + whole.size() / 60) attempt(whole.substr(0, end));
   CHECK(read == 0);
-  Mt19937 generator(9);
+  Mt19937 generator(static_cast<std::uint32_t>(test::fuzz_seed(9)));
   // Where the tensors are not: everything else has a meaning.
   std::size_t const first = whole.find("token_embd.weight"), last = whole.find("tutti.model");
-  auto const number = [](char const* name, double otherwise) {
-    char const* const said = std::getenv(name);
-    return said == nullptr ? otherwise : std::strtod(said, nullptr);
-  };
-  generator = Mt19937(static_cast<std::uint32_t>(number("TUTTI_FUZZ_SEED", 9)));
-  double const seconds = number("TUTTI_FUZZ_SECONDS", 0);
+  double const seconds = test::fuzz_seconds(0);
   auto const begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 300 || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds); ++i) {
     std::string damaged = whole;

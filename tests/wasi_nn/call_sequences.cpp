@@ -2,6 +2,7 @@
 // Covers: <tutti/wasi_nn/wamr.hpp> <tutti/wasi_nn/session_interface.hpp>
 // Random calls with random arguments over both interfaces: a code comes back, memory stays whole. The seed and the time
 // are TUTTI_FUZZ_SEED and TUTTI_FUZZ_SECONDS; sanitizers see the rest.
+#include "support/fuzz.hpp"
 #include "wasi_nn/support.hpp"
 
 #include <tutti/wasi_nn/session_interface.hpp>
@@ -9,7 +10,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <thread>
@@ -19,11 +19,6 @@ using namespace tutti;
 using namespace tutti::wasi_nn;
 
 namespace {
-
-double number(char const* name, double otherwise) {
-  char const* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtod(text, nullptr);
-}
 
 class Random {
  public:
@@ -215,8 +210,8 @@ TEST_CASE("Random calls over both interfaces, two threads each, end in codes", "
   tutti::test::Variable const models("TUTTI_WASI_NN_MODELS", folder / "registry.json");
   std::ifstream file(path, std::ios::binary);
   std::string const model{std::istreambuf_iterator<char>(file), {}};
-  auto const seed = static_cast<std::uint64_t>(number("TUTTI_FUZZ_SEED", 1));
-  double const seconds = number("TUTTI_FUZZ_SECONDS", 2);
+  auto const seed = tutti::test::fuzz_seed(1);
+  double const seconds = tutti::test::fuzz_seconds(2);
   std::vector<int> good(4, -2);
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 4; ++t)

@@ -91,6 +91,12 @@ class Decoder {
   /// Layers on the device, and whether the head is there too.
   std::int64_t device_layers() const { return model_.layers() - here_.last; }
   bool device_has_head() const noexcept { return device_ && device_->has_head(); }
+  /// "22 of 22 layers and the head on CUDA device 0"; nothing without a device.
+  std::string describe_device() const {
+    if (options_.device == nullptr) return {};
+    return concat(device_layers(), " of ", model_.layers(), " layers", device_has_head() ? " and the head" : "", " on ",
+                  options_.device->describe());
+  }
 
   /// Appends tokens of any sequences; those of one stand in order, and positions before its first one are in its cache.
   /// Logits (wanted tokens, vocabulary) of those that are wanted, in order, valid until the next call.

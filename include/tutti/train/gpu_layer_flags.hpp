@@ -60,9 +60,7 @@ class FlaggedGpu {
   /// What became of it, as a line: "22 of 22 layers and the head on CUDA device 0", or nothing where nothing was asked.
   std::string told(infer::Decoder const& decoder) const {
     if (!device_) return automatic_ ? concat("all layers on the processors: ", missing_) : std::string();
-    return concat(decoder.device_layers(), " of ", decoder.model().layers(), " layers",
-                  decoder.device_has_head() ? " and the head" : "", " on ", device_->describe(),
-                  automatic_ ? ", as many as its free memory holds" : "");
+    return concat(decoder.describe_device(), automatic_ ? ", as many as its free memory holds" : "");
   }
 
  private:

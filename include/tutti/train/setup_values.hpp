@@ -32,7 +32,7 @@ struct Setup {
   std::optional<data::ValidationLoader> validation;
   std::optional<std::int32_t> document_mark;  ///< with which documents begin that --pack keeps apart
   std::vector<data::ValidationLoader> further_validation;  ///< of the second set of --validation-data on
-  std::int64_t rows = 1;               ///< sequences per rank and micro-step; some ranks have one less if shares differ
+  std::int64_t rows = 1;               ///< sequences of the rank with most of them, in a micro-step
   std::vector<double> shares;          ///< by which ranks share them out; empty: evenly, or not measured yet
   std::int64_t micro_rows = 1;         ///< sequences per micro-step over all ranks
   std::int64_t micro_steps = 1;

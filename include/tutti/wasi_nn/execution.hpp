@@ -190,7 +190,6 @@ class Execution {
   }
 
  private:
-  /// One call at a time.
   Settings settings(Document const& options, Document const& run) const {
     Settings s = graph_->settings;
     options.apply(s);

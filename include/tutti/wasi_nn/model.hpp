@@ -144,10 +144,7 @@ class Model {
   /// "22 of 22 layers and the head on CUDA device 0", or nothing.
   std::string gpu() const {
     infer::Decoder const& decoder = service_->decoder();
-    std::int64_t const count = decoder.device_layers();
-    if (!gpu_ || count == 0) return {};
-    return concat(count, " of ", loaded_.model.layers(), " layers", decoder.device_has_head() ? " and the head" : "",
-                  " on ", gpu_->describe());
+    return decoder.device_layers() > 0 ? decoder.describe_device() : std::string();
   }
 
   /// The token that is meant by a number or a text; nothing where the vocabulary has none.

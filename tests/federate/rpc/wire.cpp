@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/federate/rpc/wire.hpp>
 #include "support/catch.hpp"
+#include "support/fuzz.hpp"
 
 #include <tutti/federate/rpc/wire.hpp>
 #include <tutti/testing/simulated_network.hpp>
@@ -8,7 +9,6 @@
 #include <capnp/serialize.h>
 
 #include <chrono>
-#include <cstdlib>
 
 using namespace tutti;
 using namespace tutti::federate;
@@ -65,12 +65,8 @@ TEST_CASE("every kind of message passes the wire unchanged") {
 
 TEST_CASE("damaged messages are refused or read as something else, and never crash; TUTTI_FUZZ_SECONDS tries longer",
           "[fuzz]") {
-  auto const number = [](char const* name, double otherwise) {
-    char const* const wanted = std::getenv(name);
-    return wanted != nullptr ? std::strtod(wanted, nullptr) : otherwise;
-  };
-  testing::Dice dice(static_cast<std::uint64_t>(number("TUTTI_FUZZ_SEED", 17)));
-  auto const end = std::chrono::steady_clock::now() + std::chrono::duration<double>(number("TUTTI_FUZZ_SECONDS", 0));
+  testing::Dice dice(test::fuzz_seed(17));
+  auto const end = std::chrono::steady_clock::now() + std::chrono::duration<double>(test::fuzz_seconds(0));
   std::vector<Message> const kinds = every_kind();
   int refused = 0;
   for (std::int64_t turn = 0; turn < 20000 || std::chrono::steady_clock::now() < end; ++turn) {
