@@ -15,6 +15,8 @@ Meson, no Catch2 and no NCCL: those with CUDA's compiler, Python 3 and a folder 
                                                                                --compile-only as long as it takes
     --nccl PATH      with --carry: a wheel of NCCL, or a folder with include/nccl.h and lib/libnccl.so.2, to take along with
                      the code of --arch 90 alone (a tenth of it). Else the other machine's toolkit or Python packages have it
+    --built          with --carry: also builds the programs for --arch and takes them along, so that the other machine, whose
+                     system libraries must be as new as these, compiles only what has changed since
 
 Building and every part have their share of the time, and what one leaves goes to those after it; what is not compiled by
 then is told of, and the rest runs. What was built stays and is built again only where its sources have changed, so parts can
@@ -51,7 +53,7 @@ MOST_CARRIED = 64 << 20  # bytes
 SHARING_NCCL = (2, 30, 0)  # the first that lets several ranks have one device
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # In the order in which they run, with their shares of the time.
-PARTS = {"tests": 3, "nccl": 1, "train": 2, "bench": 4, "sanitizer": 4}
+PARTS = {"tests": 1, "nccl": 4, "train": 1, "bench": 5, "sanitizer": 5}
 BUILDING = 14  # its share beside those of the parts that were asked for
 # What the trainer uses, beside Boost.Hana: headers, Debian's packages, libraries of which carried folders hold static ones.
 TRAINER_HEADERS = {"nlohmann/json.hpp": "nlohmann-json3-dev", "CLI/CLI.hpp": "libcli11-dev", "fmt/format.h": "libfmt-dev",
@@ -274,6 +276,10 @@ def told_of_cublas_lt(toolkit):
             "install --no-deps --target FOLDER/cublas nvidia-cublas puts it")
 
 
+def targets_of(architectures):
+    return [f"-gencode=arch=compute_{one},code=sm_{one}" for one in architectures]
+
+
 class Builder:
     def __init__(self, arguments, nvcc, architectures, nccl, cublas=None, end=math.inf):
         self.cublas, self.linking, self.end = cublas, threading.Lock(), end
@@ -286,7 +292,7 @@ class Builder:
             self.common.append(f"-I{cublas['include']}")
         self.device = ["-x", "cu", "-lineinfo", "--expt-relaxed-constexpr", "-diag-suppress=554", "-Xptxas=-v"]
         self.checks = ["-UNDEBUG", "-DTUTTI_DEBUG=1"]
-        self.targets = [f"-gencode=arch=compute_{one},code=sm_{one}" for one in architectures]
+        self.targets = targets_of(architectures)
 
     def flags(self, part):
         if part == "nccl":  # code of the host
@@ -300,12 +306,14 @@ class Builder:
         return ["-DTUTTI_WITH_NCCL=1", f"-I{self.nccl['include']}"]
 
     @staticmethod
-    def state_of(command, dependencies):
-        """Changes with the command and with what the sources hold; where one has gone, it is nothing."""
+    def state_of(command, dependencies, base=None):
+        """Changes with the command and with what the sources hold, by their names below base; where one has gone, it is
+        nothing."""
         digest = hashlib.sha256("\0".join(map(str, command)).encode())
         for path in dependencies:
             try:
-                digest.update(path.encode() + pathlib.Path(path).read_bytes())
+                name = os.path.relpath(path, base) if base else path
+                digest.update(name.encode() + pathlib.Path(path).read_bytes())
             except OSError:
                 return None
         return digest.hexdigest()
@@ -347,6 +355,15 @@ class Builder:
     def has_tests(row):
         return row["part"] not in ("bench", "train") and "prints" not in row
 
+    MAIN = ("main", TESTS / "support" / "main.cpp")
+
+    def keys_of(self, row):
+        """What is compiled for a program: whose it is, and the source."""
+        return [(row["name"], source) for source in row["sources"]] + ([self.MAIN] if self.has_tests(row) else [])
+
+    def object_of(self, key):
+        return self.out / f"{key[0]}_{key[1].name}.o"
+
     def link_by_name(self, name, library):
         """Packages bring libNAME.so.N alone."""
         link = self.out / f"{name}_link" / f"lib{name}.so"
@@ -360,12 +377,13 @@ class Builder:
     def build(self, programs):
         """Compiles everything and links it; for each program its path and status, the text of a failure, bytes spilled."""
         self.out.mkdir(parents=True, exist_ok=True)
-        main = ("main", TESTS / "support" / "main.cpp")
+        ready = {row["name"]: one for row in programs if (one := self.carried_program(row["name"]))}
+        return ready | self.build_all([row for row in programs if row["name"] not in ready])
 
-        def keys_of(row):
-            return [(row["name"], source) for source in row["sources"]] + ([main] if self.has_tests(row) else [])
-        parts = {key: "tests" if key == main else row["part"] for row in programs for key in keys_of(row)}
-        objects = {key: self.out / f"{key[0]}_{key[1].name}.o" for key in parts}
+    def build_all(self, programs):
+        keys_of = self.keys_of
+        parts = {key: "tests" if key == self.MAIN else row["part"] for row in programs for key in keys_of(row)}
+        objects = {key: self.object_of(key) for key in parts}
         # The longest first: none of them is left for the end. The trainer's source is small, and has all of the library.
         order = sorted(parts, key=lambda key: (parts[key] != "train", -key[1].stat().st_size))
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
@@ -381,6 +399,35 @@ class Builder:
                         "failure": "\n".join(text for _, text in failures),
                         "spill_bytes": sum(results[key][1] for key in keys_of(row))}
             return dict(zip([row["name"] for row in programs], pool.map(finish, programs)))
+
+    def carry_programs(self, programs, built, folder):
+        """Takes what was built along, with what says which sources of ours it was built from."""
+        known = {}
+        (folder / "programs").mkdir(parents=True, exist_ok=True)
+        for row in programs:
+            one = built[row["name"]]
+            stamps = [json.loads(self.object_of(key).with_suffix(".json").read_text()) for key in self.keys_of(row)]
+            files = sorted({os.path.relpath(os.path.normpath(path), ROOT) for stamp in stamps for path in stamp["dependencies"]
+                            if ROOT in pathlib.Path(os.path.normpath(path)).parents and self.out not in pathlib.Path(path).parents})
+            stripped = self.out / "stripped"
+            subprocess.run(["strip", "-o", str(stripped), str(one["program"])], check=True)
+            (folder / "programs" / f"{row['name']}.xz").write_bytes(lzma.compress(stripped.read_bytes()))
+            known[row["name"]] = {"files": files, "state": self.state_of([], [str(ROOT / file) for file in files], ROOT),
+                                  "targets": self.targets, "spill_bytes": one["spill_bytes"]}
+        (folder / "programs" / "programs.json").write_text(json.dumps(known))
+
+    def carried_program(self, name):
+        """A program that was taken along, where our sources and the device are still those it was built for."""
+        list_of = self.carried / "programs" / "programs.json" if self.carried else None
+        known = json.loads(list_of.read_text()).get(name) if list_of and list_of.exists() else None
+        if not known or known["targets"] != self.targets or known["state"] is None:
+            return None
+        if self.state_of([], [str(ROOT / file) for file in known["files"]], ROOT) != known["state"]:
+            return None
+        program = self.out / name
+        program.write_bytes(lzma.decompress((self.carried / "programs" / f"{name}.xz").read_bytes()))
+        program.chmod(0o755)
+        return {"program": program, "status": 0, "failure": "", "spill_bytes": known["spill_bytes"]}
 
     def require_headers(self, programs):
         """Catch2, Boost.Hana and others are no part of CUDA: a sentence in the place of as many failed builds."""
@@ -605,7 +652,7 @@ def run_nccl(report, rows, built, left, nccl):
     shares = tuple(map(int, nccl["version"].split("."))) >= SHARING_NCCL
     for row in rows:
         program = built[row["name"]]["program"]
-        report.note("nccl", "world 1", row["name"], *run([program, "~[.]"], left() / (2 if shares else 1)))
+        report.note("nccl", "world 1", row["name"], *run([program, "~[.]"], left() / (3 if shares else 1)))
         if shares:
             environment = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "TUTTI_TEST_RANKS": "3"}
             report.note("nccl", "worlds 1-3", row["name"], *run([program, "~[.]"], left(), environment))
@@ -720,6 +767,8 @@ def run_sanitizers(report, rows, built, left):
     # says of kernels that are not ours, which read what they may, does not count.
     def check(tool, program):
         filtered = [] if tool == "initcheck" else ["--error-exitcode", "99", *ours]
+        if tool == "memcheck":  # tests ask for devices that do not exist
+            filtered += ["--report-api-errors", "no"]
         status, seconds, text = run([sanitizer, "--tool", tool, *filtered, str(program), "~[.]", "~*ceilings*"], left(), lines=2000)
         if tool == "initcheck" and status == 0 and (found := uninitialised(text)):
             status, text = 99, "\n".join(found)
@@ -739,6 +788,7 @@ def main():
     parser.add_argument("--from", type=pathlib.Path, dest="carried")
     parser.add_argument("--nccl", type=pathlib.Path)
     parser.add_argument("--arch", type=int, default=90)
+    parser.add_argument("--built", action="store_true")
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--match", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -761,7 +811,9 @@ def main():
     if not arguments.compile_only and not arguments.carry and gpu is None:
         refuse("this machine has no GPU that nvidia-smi knows. Use --compile-only, or run it where there is one")
     toolkit = pathlib.Path(nvcc).resolve().parent.parent
-    nccl = find_nccl(arguments.carried, toolkit, arguments.out.resolve()) if {"nccl", "train"} & set(parts) else None
+    if arguments.carry and arguments.nccl:  # the programs that are taken along use this one
+        carry_nccl(arguments.nccl, arguments.carry, arguments.arch)
+    nccl = find_nccl(arguments.carry or arguments.carried, toolkit, arguments.out.resolve()) if {"nccl", "train"} & set(parts) else None
     programs = [row for row in programs_of(parts, arguments.match) if row["part"] != "nccl" or nccl]
     if not programs and (arguments.match or "nccl" not in parts):
         refuse(f"no program of {', '.join(parts)} has {arguments.match} in its name")
@@ -774,8 +826,13 @@ def main():
     if arguments.carry:
         builder.targets = []
         count = builder.carry(programs, arguments.carry)
-        if arguments.nccl:
-            carry_nccl(arguments.nccl, arguments.carry, arguments.arch)
+        if arguments.built:
+            builder.targets = targets_of(["90a" if arguments.arch == 90 else str(arguments.arch)])
+            builder.carried = arguments.carry  # its static libraries
+            built = builder.build_all(programs)
+            if bad := [f"{name}: {one['failure']}" for name, one in built.items() if one["status"] != 0]:
+                refuse("\n".join(bad))
+            builder.carry_programs(programs, built, arguments.carry)
         if any("cublasLt" in row["libraries"] for row in programs):
             print(told_of_cublas_lt(toolkit))
         size = sum(path.stat().st_size for path in arguments.carry.rglob("*") if path.is_file())
@@ -796,6 +853,10 @@ def main():
     if "nccl" in parts and nccl is None:
         report.skip("nccl", "no NCCL with its header was found: in FOLDER of --from (--carry FOLDER --nccl WHEEL), in the "
                             f"toolkit {toolkit}, among the packages of {sys.executable}")
+    # What was linked on another machine looks for them where that one had them.
+    folders = [str(one["library"].parent) for one in (nccl, cublas) if one]
+    folders += [str(toolkit / "lib64"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    os.environ["LD_LIBRARY_PATH"] = ":".join(folders)
     built = builder.build(programs)
     for row in programs:
         one = built[row["name"]]

@@ -78,7 +78,7 @@ class Bare {
     set(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(right_turned ? CUBLAS_OP_T : CUBLAS_OP_N));
     set(CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(left_turned ? CUBLAS_OP_T : CUBLAS_OP_N));
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::int32_t>(epilogue));
-    if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (bias != nullptr && epilogue != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     void const* const beside = g.epilogue.saved != nullptr ? g.epilogue.saved : g.epilogue.gelu_gradient;
     if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && beside != nullptr) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside);
@@ -106,15 +106,25 @@ class Bare {
                                        preference.get(), tuned ? 8 : 1, results.data(), &found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
     check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0) return;
+    // What it proposes it may refuse when it is asked to run it.
+    std::vector<Contender> contenders;
+    std::size_t fit = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(found); ++i) {
+      if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+      if (cublasStatus_t const refused = try_once(results[i]); refused != CUBLAS_STATUS_SUCCESS) {
+        std::printf("cuBLASLt proposes and refuses: %s\n", cublasLtGetStatusString(refused));
+        continue;
+      }
+      results[fit] = results[i];
+      contenders.push_back({"", [this, with = results[fit]] { enqueue(with); }});
+      ++fit;
+    }
+    if (fit == 0) return;
     algorithm_ = results[0];
     if (!tuned) return;
-    std::vector<Contender> contenders;
-    for (int i = 0; i < found; ++i)
-      contenders.push_back({"", [this, one = results[static_cast<std::size_t>(i)]] { enqueue(one); }});
     bench::take_turns(context, contenders, 3);
     double least = contenders[0].median();
-    for (std::size_t i = 1; i < contenders.size(); ++i)
+    for (std::size_t i = 1; i < fit; ++i)
       if (contenders[i].median() < least) least = contenders[i].median(), algorithm_ = results[i];
   }
   bool possible() const { return algorithm_.has_value(); }
@@ -126,14 +136,14 @@ class Bare {
     check_blas(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value),
                "cublasLtMatmulDescSetAttribute");
   }
-  void enqueue(cublasLtMatmulHeuristicResult_t const& with) const {
+  cublasStatus_t try_once(cublasLtMatmulHeuristicResult_t const& with) const {
     float const one = 1;
     void const* const added = beta_ != 0 ? g_.epilogue.residual : g_.c;
-    check_blas(
-        cublasLtMatmul(handle_.get(), operation_.get(), &one, g_.b, a_.get(), g_.a, b_.get(), &beta_, added, c_.get(),
-                       g_.c, c_.get(), &with.algo, workspace_.data(), with.workspaceSize, context_.stream().native()),
-        "cublasLtMatmul");
+    return cublasLtMatmul(handle_.get(), operation_.get(), &one, g_.b, a_.get(), g_.a, b_.get(), &beta_, added,
+                          c_.get(), g_.c, c_.get(), &with.algo, workspace_.data(), with.workspaceSize,
+                          context_.stream().native());
   }
+  void enqueue(cublasLtMatmulHeuristicResult_t const& with) const { check_blas(try_once(with), "cublasLtMatmul"); }
   kernel::cuda::Context& context_;
   kernel::Gemm g_;
   cuda::DeviceMemory workspace_;
@@ -238,7 +248,7 @@ void race(kernel::cuda::Context& context, bench::Flags const& flags, bench::Repo
     rivals.push_back(std::unique_ptr<Rival>(
         new Rival{rival, {context, g, type, result, compute, with, forms.bias, workspace, tuned}}));
     if (!rivals.back()->bare.possible()) {
-      std::printf("%s: cuBLASLt proposes nothing (%s)\n", name.c_str(), rival);
+      std::printf("%s: cuBLASLt has nothing that runs (%s)\n", name.c_str(), rival);
       rivals.pop_back();
     } else {
       contenders.push_back({rival, [bare = &rivals.back()->bare] { bare->run(); }});

@@ -63,7 +63,7 @@ TEST_CASE("products hand their epilogues to cuBLASLt where it has them") {
   p.gemm.epilogue = {};
   p.forms.left_sums = p.saved.data();
   p.run(blas);
-  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_BGRADB);
+  CHECK(emulated::last_epilogue() == CUBLASLT_EPILOGUE_DEFAULT);  // a kernel of our own sums up
   CHECK(float(p.saved.read()[0]) == 8.0f);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("algorithms are chosen by where bias and saved values are, and chosen 
     p.forms.left_sums = reinterpret_cast<bfloat16*>(sums.data()) + offset;
     CHECK(p.run(blas) == 2.0f);
   }
-  CHECK(blas.plans() == 4);
+  CHECK(blas.plans() == 3);
 }
 
 TEST_CASE("what a product's plan is timed on is what it multiplies, in the product's type") {

@@ -60,11 +60,11 @@ constexpr float element(Q6_K const& block, int e) noexcept {
   return float(block.d) * static_cast<float>(block.scales[e / 16]) * static_cast<float>((low | high << 4) - 32);
 }
 constexpr float element(IQ4_NL const& block, int e) noexcept {
-  return float(block.d) * static_cast<float>(iq4_values[four_bits(block.q, e)]);
+  return float(block.d) * static_cast<float>(iq4_value(four_bits(block.q, e)));
 }
 constexpr float element(IQ4_XS const& block, int e) noexcept {
   int const code = four_bits(block.q + 16 * (e / 32), e % 32);
-  return float(block.d) * static_cast<float>(iq4_scale(block, e / 32)) * static_cast<float>(iq4_values[code]);
+  return float(block.d) * static_cast<float>(iq4_scale(block, e / 32)) * static_cast<float>(iq4_value(code));
 }
 
 }  // namespace tutti::blocks

@@ -119,6 +119,16 @@ struct IQ4_XS {
 /// The sixteen numbers that a code of IQ4_NL and IQ4_XS stands for, before the scale.
 inline constexpr std::int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                1,    13,   25,  38,  53,  69,  89,  113};
+/// The same, `code` from 0 to 15, for devices, which have no table of the host: its numbers as bytes of two words.
+constexpr int iq4_value(int code) noexcept {
+  constexpr auto packed = [](int first) {
+    std::uint64_t word = 0;
+    for (int i = 0; i < 8; ++i) word |= std::uint64_t{static_cast<std::uint8_t>(iq4_values[first + i])} << (8 * i);
+    return word;
+  };
+  constexpr std::uint64_t low = packed(0), high = packed(8);
+  return static_cast<std::int8_t>((code < 8 ? low : high) >> (8 * (code & 7)));
+}
 
 struct ScaleAndMin {
   int scale, min;

@@ -14,9 +14,8 @@
 
 namespace tutti::graph::lowering {
 
-/// A bias' gradient sums the rows that the product for its weight's gradient multiplies: the two become one step, whose
-/// kernel reads the rows once (cuBLASLt's BGRADB). The sums are float32, whatever the rows are stored in; the epilogue
-/// that sums up a product's own result, DGELU_BGRAD, would round them to the type of that result.
+/// A bias' gradient sums the rows that the product for its weight's gradient multiplies: the two become one step, so
+/// that rows which products round anyway are stored in bfloat16. The sums are float32, whatever the rows are stored in.
 class BiasGradients {
  public:
   explicit BiasGradients(StepList& list) : at_(list) {}

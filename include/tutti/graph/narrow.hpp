@@ -5,11 +5,12 @@
 /// and products that read what they need. Source of the policy: Kalamkar et al. 2019 (arXiv 1905.12322).
 ///
 /// A value becomes bfloat16 in memory when a product reads it and every other step that touches it can: results of
-/// normalisation, projections, attention, activation functions and their gradients. The residual stream, its gradient,
-/// statistics, gradients of parameters, the loss and the state stay float32; what products read of these is converted
-/// once for all of them. Of a field there is a copy that lasts from run to run and that AdamW writes beside the field.
-/// Sums and functions are computed in float32 as before: only what was rounded at a product is
-/// rounded when it is stored, and steps that read such a value beside a product see it rounded.
+/// normalisation, projections, attention, activation functions and their gradients; and when a product writes it for
+/// the gradient of a normalisation. The residual stream, its gradient, statistics, gradients of parameters, the loss
+/// and the state stay float32; what products read of these is converted once for all of them. Of a field there is a
+/// copy that lasts from run to run and that AdamW writes beside the field. Sums and functions are computed in float32
+/// as before: only what was rounded at a product is rounded when it is stored, and steps that read such a value beside
+/// a product see it rounded.
 
 #include <tutti/core/list.hpp>
 #include <tutti/graph/op.hpp>
@@ -65,6 +66,7 @@ class Narrowing {
     group_.resize(count);
     fixed_.assign(count, false);
     wanted_.assign(count, false);
+    from_product_.assign(count, false);
     for (std::size_t id = 0; id < count; ++id) {
       Buffer const& buffer = list_.buffers[id];
       group_[id] = static_cast<BufferId>(id);
@@ -100,6 +102,7 @@ class Narrowing {
         return;
       case StepKind::gemm:
         if (!is_product(step)) return fix_all();
+        from_product_[at(step.writes[0].buffer)] = true;
         want(step.reads[0]);
         want(step.reads[1]);
         fix(read(step, 2));  // what is (M, N) has the type of the result
@@ -112,7 +115,11 @@ class Narrowing {
       case StepKind::column_sum: return fix_writes(0);
       // Rows and their gradients are float32; what comes out of a normalisation, or its gradient, is either.
       case StepKind::layer_norm: case StepKind::rms_norm: return fix_reads(0), fix_writes(1);
-      case StepKind::layer_norm_gradient: case StepKind::rms_norm_gradient: return fix_reads(1), fix_writes(0);
+      // What a product gives to the gradient is the gradient of what it rounded.
+      case StepKind::layer_norm_gradient:
+      case StepKind::rms_norm_gradient:
+        if (from_product_[at(step.reads[0].buffer)]) want(step.reads[0]);
+        return fix_reads(1), fix_writes(0);
       case StepKind::rotary:
         join(step.reads[0], step.writes[0]);
         return fix_reads(1);
@@ -248,6 +255,7 @@ class Narrowing {
   List<BufferId> group_;
   List<BufferId> twin_;  // in bfloat16, of what products read; -1 where there is none
   List<bool> fixed_, wanted_;  // of groups
+  List<bool> from_product_;    // of values
 };
 
 }  // namespace tutti::graph::lowering

@@ -277,6 +277,8 @@ TEST_CASE("what products round to bfloat16 is stored so on a device, and nothing
           CHECK((!ref || ref.shape.rank() < 3 || ref.dtype == DType::bfloat16 || ref.shape[2] == sizes.tokens));
       if (step.kind == StepKind::layer_norm || step.kind == StepKind::layer_norm_gradient)
         CHECK(step.reads[1].dtype == DType::float32);
+      if (step.kind == StepKind::layer_norm_gradient)  // of what a product rounded
+        CHECK(step.reads[0].dtype == DType::bfloat16);
       if (step.kind == StepKind::adamw || step.kind == StepKind::square_sum)
         for (Ref const& ref : step.reads) CHECK((!ref || ref.dtype != DType::bfloat16));
       if (step.kind == StepKind::elementwise && step.writes[0].dtype == DType::bfloat16)
@@ -295,6 +297,31 @@ TEST_CASE("what products round to bfloat16 is stored so on a device, and nothing
   }
   Graph const exact = test::small_graph(sizes, SmallPass::whole);
   CHECK(to_string(compiled(exact)).find("bfloat16") == std::string::npos);
+}
+
+TEST_CASE("updates of all parameters, and their norm, are one launch each") {
+  Program const program = compiled(test::small_graph(device_sizes(), SmallPass::whole));
+  for (StepKind const kind : {StepKind::adamw, StepKind::square_sum}) {
+    std::size_t first = 0, count = 0;
+    for (std::size_t s = program.list.steps.size(); s-- > 0;)
+      if (program.list.steps[s].kind == kind) first = s, ++count;
+    INFO(count << " steps of " << name(kind) << " from step " << first << " on");
+    CHECK(count > 5);
+    CHECK(graph::cuda::detail::joined_steps(program.list, first) == count);
+  }
+}
+
+TEST_CASE("a sum of squares that is read is one of its own") {
+  Builder b;
+  Var const x = b.input("x", DType::float32, {7}), first = square_sum(x), second = square_sum(x, first);
+  b.output("all", square_sum(x, second));
+  b.output("first", first);
+  Program const program = compiled(b.graph());
+  std::vector<std::size_t> joined;
+  for (std::size_t s = 0; s < program.list.steps.size(); ++s)
+    if (program.list.steps[s].kind == StepKind::square_sum)
+      joined.push_back(graph::cuda::detail::joined_steps(program.list, s));
+  CHECK(joined == std::vector<std::size_t>{1, 2, 1});
 }
 
 TEST_CASE("gradients of biases come from the products that read the same rows, on devices alone") {

@@ -143,20 +143,25 @@ inline Owner<Call> bind_elementwise(Operands const& call) {
   });
 }
 
-inline Owner<Call> bind_adamw(Operands const& call) {
-  kernel::cuda::AdamWScalars const from{call.read(0), call.read(1), call.read(2), call.read(3)};
-  return detail::launch([from, parts = arguments::adamw(call)](Context& context) {
+/// One launch for a run of steps (executor_stretches.hpp): many small parameters would else take one each.
+inline Owner<Call> bind_adamw(std::span<Operands const> run) {
+  kernel::cuda::AdamWScalars const from{run[0].read(0), run[0].read(1), run[0].read(2), run[0].read(3)};
+  List<kernel::AdamW> all;
+  for (Operands const& call : run)
+    for (kernel::AdamW const& part : arguments::adamw(call)) all.push_back(part);
+  return detail::launch([from, parts = std::move(all)](Context& context) {
     kernel::cuda::AdamWScalars scalars = from;
     scalars.mistakes = context.error_word();  // nothing is learned from tokens that are none
     kernel::cuda::adamw(context, {parts.data(), parts.size()}, scalars);
   });
 }
 
-inline Owner<Call> bind_square_sum(Operands const& call) {
+inline Owner<Call> bind_square_sum(std::span<Operands const> run) {
   List<kernel::SquareSum> sums;
-  for (std::size_t i = 1; i < call.step.reads.size(); ++i)
-    sums.push_back({call.step.reads[i].shape.size(), call.read(i), nullptr, true});
-  return detail::launch([base = call.read<double>(0), result = call.write<double>(0),
+  for (Operands const& call : run)
+    for (std::size_t i = 1; i < call.step.reads.size(); ++i)
+      sums.push_back({call.step.reads[i].shape.size(), call.read(i), nullptr, true});
+  return detail::launch([base = run[0].read<double>(0), result = run[run.size() - 1].write<double>(0),
                          sums = std::move(sums)](Context& context) {
     kernel::cuda::square_sum(context, {sums.data(), sums.size()}, base, result);
   });
@@ -269,8 +274,8 @@ inline Owner<Call> bind(Operands const& call, std::span<CustomBody const> bodies
     case StepKind::cross_entropy:
       return detail::launch(
           [args = arguments::cross_entropy(call)](Context& context) { device::cross_entropy(context, args); });
-    case StepKind::square_sum: return detail::bind_square_sum(call);
-    case StepKind::adamw: return detail::bind_adamw(call);
+    case StepKind::square_sum: return detail::bind_square_sum({&call, 1});
+    case StepKind::adamw: return detail::bind_adamw({&call, 1});
     case StepKind::gather:
       return detail::launch([&s, table = call.reads[0], index = call.reads[1], y = call.writes[0]](Context& context) {
         generic::gather(context, s.reads[0], table, s.reads[1], index, y);

@@ -10,20 +10,68 @@
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
+#include <span>
+#include <vector>
 
 namespace tutti::graph::cuda {
+
+namespace detail {
+
+/// How many steps from s on one launch makes: updates by the same scalars, or sums of squares each of which goes on
+/// from the one before, which nobody else reads.
+inline std::size_t joined_steps(StepList const& list, std::size_t s) {
+  StepKind const kind = list.steps[s].kind;
+  std::size_t end = s + 1;
+  if (kind != StepKind::adamw && kind != StepKind::square_sum) return 1;
+  for (; end < list.steps.size() && list.steps[end].kind == kind; ++end) {
+    Step const &first = list.steps[s], &before = list.steps[end - 1], &next = list.steps[end];
+    if (kind == StepKind::adamw) {
+      bool same = true;
+      for (std::size_t i = 0; i < 4; ++i)
+        same = same && first.reads[i].buffer == next.reads[i].buffer && first.reads[i].offset == next.reads[i].offset;
+      if (!same) break;
+      continue;
+    }
+    Ref const &sum = before.writes[0], &base = next.reads[0];
+    Buffer const& kept = list[sum.buffer];
+    if (!base || base.buffer != sum.buffer || base.offset != sum.offset || kept.pool != Pool::arena ||
+        kept.part_of >= 0 || kept.over >= 0)
+      break;
+    bool read_elsewhere = false;
+    for (std::size_t other = 0; other < list.steps.size(); ++other)
+      for (Ref const& ref : list.steps[other].reads)
+        read_elsewhere = read_elsewhere || (other != end && ref && ref.buffer == sum.buffer);
+    if (read_elsewhere && sum.buffer != next.writes[0].buffer) break;
+  }
+  return end - s;
+}
+
+}  // namespace detail
 
 inline void Executor::bind_steps() {
   StepList const& list = program_.list;
   std::int32_t slots = 0;
   std::int64_t staged = 0;
   calls_.resize(list.steps.size());
-  for (std::size_t s = 0; s < list.steps.size(); ++s) {
-    Step const& step = list.steps[s];
-    slots = std::max(slots, step.slot + 1);
+  auto const operands_of = [&](Step const& step) {
     Operands operands{step};
     for (Ref const& ref : step.reads) operands.reads.push_back(pointer(ref));
     for (Ref const& ref : step.writes) operands.writes.push_back(pointer(ref));
+    return operands;
+  };
+  for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    Step const& step = list.steps[s];
+    slots = std::max(slots, step.slot + 1);
+    if (std::size_t const joined = detail::joined_steps(list, s); joined > 1) {
+      std::vector<Operands> run;
+      for (std::size_t k = s; k < s + joined; ++k) run.push_back(operands_of(list.steps[k]));
+      std::span<Operands const> const all(run.data(), run.size());
+      calls_[s] = step.kind == StepKind::adamw ? detail::bind_adamw(all) : detail::bind_square_sum(all);
+      for (std::size_t k = s + 1; k < s + joined; ++k) calls_[k] = detail::launch([](Context&) {});
+      s += joined - 1;
+      continue;
+    }
+    Operands const operands = operands_of(step);
     if (step.kind == StepKind::rank) {
       int const rank = port_ == nullptr ? 0 : port_->rank();
       calls_[s] = detail::launch([&step, rank, y = operands.writes[0]](Context& context) {

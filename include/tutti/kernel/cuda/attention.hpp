@@ -160,11 +160,10 @@ void attention_gradient(Context& context, AttentionGradientOf<T> const& a) {
                                                           reinterpret_cast<unsigned*>(scratch + sums + dots),
                                                           turns,
                                                           a.dqkv};
-    std::int64_t const warps = detail::row_dot_threads / 32;
-    launch_own(
-        context.stream(),
-        {.grid = dim3(static_cast<unsigned>((items + warps - 1) / warps)), .block = dim3(detail::row_dot_threads)},
-        detail::attention_row_dots<T>, arguments);
+    std::int64_t const each = detail::row_dot_threads / detail::row_dot_lanes<T>(a.head_size);
+    launch_own(context.stream(),
+               {.grid = dim3(static_cast<unsigned>((items + each - 1) / each)), .block = dim3(detail::row_dot_threads)},
+               detail::attention_row_dots<T>, arguments);
     launch_own(context.stream(),
                {.grid = detail::attention_grid(a.batch * sizes.kv_heads, a.tokens, Shape::owned),
                 .block = dim3(32 * Shape::warps),

@@ -6,9 +6,9 @@
 ///
 /// A warp takes eight keys at a time, four of heads above 128: eight lanes read one key's row, 16 bytes an access, and
 /// all accesses of the eight keys and their values are made before the first product. So a warp has 2 KB to 4 KB in
-/// flight for heads of 64, and eight warps of a block have 16 KB to 32 KB; how much of memory's speed that is, only a
-/// GPU can tell (benchmarks/cuda/decode.cpp). Products, softmax and sums are fp32 in registers. How the cache is cut
-/// depends on its capacity and the device, not on its length: a captured graph stays valid while the sequence grows.
+/// flight for heads of 64, and eight warps of a block have 16 KB to 32 KB. Products, softmax and sums are fp32 in
+/// registers. How the cache is cut depends on its capacity and the device, not on its length: a captured graph stays
+/// valid while the sequence grows.
 
 #include <tutti/exec/cuda/launch.hpp>
 #include <tutti/kernel/cuda/ptx.hpp>

@@ -53,33 +53,40 @@ struct AttentionGradientArguments {
 inline constexpr int row_dot_threads = 256;
 inline constexpr float log2_e = 1.44269504088896f;
 
-/// A warp per (token, head). Clears the turns of the kernel that follows: they are fewer than this one's threads.
+/// Lanes that share a (token, head) in attention_row_dots, an access of 16 bytes of each vector a lane: a power of two.
+/// Two at least, so that there are more threads than turns to clear.
+template <class T>
+constexpr int row_dot_lanes(std::int64_t head_size) {
+  int lanes = 2;
+  while (lanes < 32 && lanes * vector_size<T> < head_size) lanes *= 2;
+  return lanes;
+}
+
+/// Clears the turns of the kernel that follows as well.
 template <class T>
 __global__ void __launch_bounds__(row_dot_threads)
     attention_row_dots(__grid_constant__ AttentionGradientArguments<T> const arguments) {
   begin_kernel();
+  constexpr int width = vector_size<T>;
   AttentionSizes const& sizes = arguments.sizes;
-  int const lane = static_cast<int>(threadIdx.x) % 32;
   std::int64_t const index_in_grid =
       std::int64_t{blockIdx.x} * row_dot_threads + static_cast<std::int64_t>(threadIdx.x);
   if (index_in_grid < arguments.turn_count) arguments.turns[index_in_grid] = 0;
-  std::int64_t const item = index_in_grid / 32;
-  if (item >= arguments.rows * sizes.heads) return;
-  std::int64_t const row = item / sizes.heads, head = item % sizes.heads;
-  T const* const a = arguments.dout + item * sizes.head_size;
-  T const* const b = arguments.out + item * sizes.head_size;
+  int const lanes = row_dot_lanes<T>(sizes.head_size), lane = static_cast<int>(threadIdx.x) % lanes;
+  std::int64_t const item = index_in_grid / lanes;
+  bool const live = item < arguments.rows * sizes.heads;  // all lanes of a warp take part in the sum
   float sum = 0;
-  for (int index = 4 * lane; index < sizes.head_size; index += 128) {
-    float first[4], second[4];
-    load(a + index, first);
-    load(b + index, second);
+  for (int index = width * lane; live && index < sizes.head_size; index += width * lanes) {
+    float first[width], second[width];
+    load(arguments.dout + item * sizes.head_size + index, first);
+    load(arguments.out + item * sizes.head_size + index, second);
 #pragma unroll
-    for (int part = 0; part < 4; ++part) sum = fmaf(first[part], second[part], sum);
+    for (int part = 0; part < width; ++part) sum = fmaf(first[part], second[part], sum);
   }
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  if (lane == 0)
-    arguments.row_dots[(row / sizes.tokens * sizes.heads + head) * sizes.tokens + row % sizes.tokens] = sum;
+  for (int distance = lanes / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  if (!live || lane != 0) return;
+  std::int64_t const row = item / sizes.heads, head = item - row * sizes.heads, sequence = row / sizes.tokens;
+  arguments.row_dots[(sequence * sizes.heads + head) * sizes.tokens + (row - sequence * sizes.tokens)] = sum;
 }
 
 /// How blocks of the walk cut their work.

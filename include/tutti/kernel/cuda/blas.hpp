@@ -59,7 +59,7 @@ struct BlasOperands {
   void const* b = nullptr;
   void const* c = nullptr;
   void* d = nullptr;
-  void* bias = nullptr;   ///< read, or the bias' gradient, written
+  void const* bias = nullptr;
   void* saved = nullptr;  ///< written, or read by the gradient of GELU
 };
 
@@ -175,16 +175,14 @@ class Blas {
 
   /// What a product writes, behind the workspace.
   struct Room {
-    std::size_t result, saved = 0, sums = 0, bytes;
+    std::size_t result, saved = 0, bytes;
     explicit Room(BlasProblem const& problem) {
       std::size_t const element = problem.result == CUDA_R_64F ? 8 : problem.result == CUDA_R_32F ? 4 : 2;
       result = rounded(static_cast<std::size_t>(problem.n * problem.d_stride + (problem.batch - 1) * problem.d_batch) *
                        element);
       if ((problem.epilogue & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX)
         saved = rounded(static_cast<std::size_t>(problem.n * problem.saved_stride) * element);
-      if ((problem.epilogue & CUBLASLT_EPILOGUE_BGRADB) != 0)
-        sums = rounded(static_cast<std::size_t>(problem.n) * element);
-      bytes = result + saved + sums;
+      bytes = result + saved;
     }
   };
 
@@ -324,7 +322,6 @@ class Blas {
     unsigned char* const memory = static_cast<unsigned char*>(scratch) + rounded(options_.workspace);
     operands.d = memory;
     if (room.saved != 0) operands.saved = memory + room.result;
-    if (room.sums != 0) operands.bias = memory + room.result + room.saved;
     tutti::cuda::Stream const& stream = context_.stream();
     tutti::cuda::Event const start(stream.device(), tutti::cuda::Event::Timing::on),
         end(stream.device(), tutti::cuda::Event::Timing::on);

@@ -125,8 +125,7 @@ void sum_columns(Context& context, Terms const& terms, std::int64_t rows, bool v
                  ColumnSums<Outputs> const& sums) {
   int const width = vectors ? vector_size<T> : 1;
   std::int64_t const tiles = (sums.columns + 32 * width - 1) / (32 * width);
-  std::int64_t const blocks =
-      std::clamp<std::int64_t>(264 / tiles, 1, std::max<std::int64_t>(1, (rows + 63) / 64));
+  std::int64_t const blocks = std::clamp<std::int64_t>(528 / tiles, 1, std::max<std::int64_t>(1, (rows + 63) / 64));
   ColumnBlocks<Terms, Outputs> const args{terms, rows, sums.columns, (rows + blocks - 1) / blocks,
                                           partial_sums(context, blocks * Outputs * sums.columns)};
   tutti::cuda::LaunchShape const shape{.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(blocks)),

@@ -3,6 +3,7 @@
 /// @file
 /// Softmax cross-entropy on a GPU: one read of the logits, one write of their gradient, which may take their place.
 
+#include <tutti/core/error.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
 #include <tutti/kernel/cuda/context.hpp>
 #include <tutti/kernel/cuda/launch.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace tutti::kernel::cuda {
 
@@ -84,25 +86,23 @@ class RowAccess {
   static constexpr int size = vector_size<T>;
 
   /// `whole` is false where the second matrix that is walked along lies otherwise: then elements go one by one.
-  __device__ RowAccess(T const* row, std::int64_t n, bool whole)
-      : skip_(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T))),
-        n_(n),
-        whole_(whole) {}
+  __device__ RowAccess(T const* row, int n, bool whole)
+      : skip_(static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T))), n_(n), whole_(whole) {}
 
-  __device__ std::int64_t count() const { return (skip_ + n_ + size - 1) / size; }
+  __device__ int count() const { return (skip_ + n_ + size - 1) / size; }
   /// Element of the row that access `index` starts with; negative where it starts before the row.
-  __device__ std::int64_t first(std::int64_t index) const { return index * size - skip_; }
+  __device__ int first(int index) const { return index * size - skip_; }
 
-  __device__ Bits<size, T> read(T const* row, std::int64_t index) const {
-    std::int64_t const i = first(index);
+  __device__ Bits<size, T> read(T const* row, int index) const {
+    int const i = first(index);
     if (i >= 0 && i + size <= n_) return Bits<size, T>::of(row + i);
     float values[size];
 #pragma unroll
     for (int j = 0; j < size; ++j) values[j] = i + j >= 0 && i + j < n_ ? float(row[i + j]) : -INFINITY;
     return Bits<size, T>::from(values);
   }
-  __device__ void write(T* row, std::int64_t index, float const (&values)[size]) const {
-    std::int64_t const i = first(index);
+  __device__ void write(T* row, int index, float const (&values)[size]) const {
+    int const i = first(index);
     if (whole_ && i >= 0 && i + size <= n_) return store(row + i, values);
 #pragma unroll
     for (int j = 0; j < size; ++j)
@@ -110,33 +110,44 @@ class RowAccess {
   }
 
  private:
-  std::int64_t skip_, n_;
+  int skip_, n_;
   bool whole_;
 };
+
+/// e to the power of a difference to the largest: what is not a normal number is 0.
+__device__ __forceinline__ float exp_below(float difference) { return exp2_approximate(difference * 1.44269504f); }
 
 /// The larger maximum with both sums of exponentials, which are relative to their maxima.
 __device__ inline void merge_softmax(float& maximum, float& sum, float other_maximum, float other_sum) {
   float const larger = fmaxf(maximum, other_maximum);
   if (larger == -INFINITY) return;
-  sum = sum * __expf(maximum - larger) + other_sum * __expf(other_maximum - larger);
+  sum = sum * exp_below(maximum - larger) + other_sum * exp_below(other_maximum - larger);
   maximum = larger;
+}
+/// Of `lanes` neighbouring lanes of a warp, the same bits in each.
+template <int lanes>
+__device__ void merge_softmax_of_lanes(float& maximum, float& sum) {
+#pragma unroll
+  for (int distance = lanes / 2; distance > 0; distance /= 2)
+    merge_softmax(maximum, sum, __shfl_xor_sync(0xffffffffu, maximum, distance),
+                  __shfl_xor_sync(0xffffffffu, sum, distance));
 }
 
 /// One block of 512 threads a row, two blocks a processor, so that one reads while the other reduces or writes. The
 /// first pass keeps a running maximum and sum (Milakov, Gimelshein 2018, arXiv 1805.02867) and what it read in shared
 /// memory, each thread in words of its own: 101 KB are a row of 50,304 bfloat16, so the second pass reads nothing. What
 /// does not fit is read again, from L2 mostly: the rows under way are 132 * 2.
-/// Four accesses a thread in flight: 64 KB a processor. Two exponentials an element, 3.6 us a row at 16 a cycle, stay
-/// below the 6.2 us that its 200 KB take.
+/// Four accesses a thread in flight: 64 KB a processor. What bounds it is how many instructions an element takes: the
+/// 6.2 us that the 200 KB of a row take are 31 of them on each of 128 lanes.
 template <class T>
 __global__ void __launch_bounds__(512, 2) cross_entropy_rows(CrossEntropyRows<T> const args) {
   begin_kernel();
-  constexpr int size = vector_size<T>, threads = 512, batch = 4;
-  __shared__ float maxima[most_warps], sums[most_warps];
+  constexpr int size = vector_size<T>, threads = 512, warps = threads / 32, batch = 4;
+  __shared__ float maxima[warps], sums[warps];
   LogitRowsOf<T> const& op = args.op;
   auto* const held = tutti::cuda::dynamic_shared<uint4>();
-  std::int64_t const row = blockIdx.x, n = op.vocabulary;
-  std::int32_t const target = op.targets[row];
+  std::int64_t const row = blockIdx.x;
+  int const n = static_cast<int>(op.vocabulary), target = op.targets[row];
   T const* const z = op.logits + row * op.stride;
   T* const dz = op.gradient == nullptr ? nullptr : op.gradient + row * op.stride;
   int const thread = static_cast<int>(threadIdx.x);
@@ -149,16 +160,16 @@ __global__ void __launch_bounds__(512, 2) cross_entropy_rows(CrossEntropyRows<T>
   bool const together =
       dz == nullptr || (reinterpret_cast<std::uintptr_t>(z) - reinterpret_cast<std::uintptr_t>(dz)) % 16 == 0;
   RowAccess<T> const access(z, n, together);
-  std::int64_t const accesses = access.count();
+  int const accesses = access.count();
   float const chosen = float(z[target]);
 
   float maximum = -INFINITY, sum = 0;
-  for (std::int64_t round = 0; round * threads < accesses; round += batch) {
+  for (int round = 0; round * threads < accesses; round += batch) {
     Bits<size, T> bits[batch];
     float largest = -INFINITY;
 #pragma unroll
     for (int b = 0; b < batch; ++b) {
-      std::int64_t const index = (round + b) * threads + thread;
+      int const index = (round + b) * threads + thread;
       if (index < accesses) bits[b] = access.read(z, index);
       else bits[b] = Bits<size, T>::all(-INFINITY);
     }
@@ -173,7 +184,7 @@ __global__ void __launch_bounds__(512, 2) cross_entropy_rows(CrossEntropyRows<T>
       for (float const value : values) largest = fmaxf(largest, value);
     }
     if (largest > maximum) {
-      sum *= __expf(maximum - largest);
+      sum *= exp_below(maximum - largest);
       maximum = largest;
     }
     if (maximum == -INFINITY) continue;  // nothing of the row so far
@@ -182,28 +193,25 @@ __global__ void __launch_bounds__(512, 2) cross_entropy_rows(CrossEntropyRows<T>
       float values[size];
       bits[b].unpack(values);
 #pragma unroll
-      for (float const value : values) sum += __expf(value - maximum);
+      for (float const value : values) sum += exp_below(value - maximum);
     }
   }
 
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2)
-    merge_softmax(maximum, sum, __shfl_xor_sync(0xffffffffu, maximum, distance),
-                  __shfl_xor_sync(0xffffffffu, sum, distance));
+  merge_softmax_of_lanes<32>(maximum, sum);
   if (thread % 32 == 0) {
     maxima[thread / 32] = maximum;
     sums[thread / 32] = sum;
   }
   __syncthreads();
-  maximum = maxima[0];
-  sum = sums[0];
-  for (int warp = 1; warp < threads / 32; ++warp) merge_softmax(maximum, sum, maxima[warp], sums[warp]);
+  maximum = maxima[thread % warps];
+  sum = sums[thread % warps];
+  merge_softmax_of_lanes<warps>(maximum, sum);
   if (thread == 0) op.row_losses[row] = static_cast<float>(log(double{sum}) + (double{maximum} - double{chosen}));
   if (dz == nullptr) return;
 
   float const weight = op.count->row_weight, scale = weight / sum;
-  for (std::int64_t round = 0; round * threads < accesses; ++round) {
-    std::int64_t const index = round * threads + thread;
+  for (int round = 0; round * threads < accesses; ++round) {
+    int const index = round * threads + thread;
     if (index >= accesses) break;
     Bits<size, T> bits;
     if (round < args.held) {
@@ -214,11 +222,11 @@ __global__ void __launch_bounds__(512, 2) cross_entropy_rows(CrossEntropyRows<T>
     }
     float values[size];
     bits.unpack(values);
-    std::int64_t const first = access.first(index);
 #pragma unroll
-    for (int j = 0; j < size; ++j) {
-      values[j] = __expf(values[j] - maximum) * scale;
-      if (first + j == target) values[j] -= weight;
+    for (float& value : values) value = exp_below(value - maximum) * scale;
+    if (int const place = target - access.first(index); place >= 0 && place < size) {
+#pragma unroll
+      for (int j = 0; j < size; ++j) values[j] -= j == place ? weight : 0.0f;
     }
     access.write(dz, index, values);
   }
@@ -263,6 +271,8 @@ inline void count_targets(Context& context, std::int32_t const* targets, std::in
 template <class T>
 void cross_entropy_rows(Context& context, LogitRowsOf<T> const& args) {
   if (args.rows <= 0) return;
+  if (args.vocabulary > std::numeric_limits<std::int32_t>::max() / 2)
+    throw Error(ErrorKind::invalid_argument, "cross_entropy", "a vocabulary has at most 2^30 classes on CUDA devices");
   std::int64_t const accesses = args.vocabulary / detail::vector_size<T> + 2;  // of any alignment
   std::int64_t const rounds = (accesses + 511) / 512;
   // A processor has 1 KB more than a block may ask for, and keeps 1 KB of it for each block.

@@ -5,6 +5,7 @@
 /// for up to four rows, and with a second kernel for what neither does.
 
 #include <tutti/kernel/cuda/blas.hpp>
+#include <tutti/kernel/cuda/column_sum.hpp>
 #include <tutti/kernel/cuda/gemm_rows.hpp>
 #include <tutti/kernel/cuda/launch.hpp>
 #include <tutti/kernel/gemm.hpp>
@@ -112,7 +113,7 @@ inline void finish(Context& context, Gemm const& g, FinishArguments arguments) {
 
 /// Whether the kernel for few rows takes this product, and if so, enqueues it.
 inline bool multiply_in_few_rows(Context& context, Gemm const& g, GemmForms const& forms) {
-  if (g.m > few_rows || g.product == Product::float64 || forms.batch > 1 || forms.left_sums != nullptr) return false;
+  if (g.m > few_rows || g.product == Product::float64 || forms.batch > 1) return false;
   if (g.a_column != 1 || g.b_row != 1 || g.k % 8 != 0 || g.a_row % 8 != 0 || g.b_column % 8 != 0 ||
       blas_alignment(g.a) != 16 || blas_alignment(g.b) != 16)
     return false;
@@ -145,6 +146,20 @@ inline std::size_t padded_bytes(std::int64_t elements, DType dtype) {
   return (static_cast<std::size_t>(elements) * each + 255) / 256 * 256;
 }
 
+/// Sums over k of A. cuBLASLt's BGRADB is no help: it reads A anew as well, in a slower kernel (docs/performance.md).
+inline void sum_left(Context& context, Gemm const& g, void* to) {
+  with_type(g.a_dtype, [&](auto a) {
+    using A = decltype(a);
+    if (g.a_row == 1 && g.c_dtype == DType::float32)
+      return column_sum(context,
+                        ColumnSumOf<A>{g.k, g.m, g.a_column, static_cast<A const*>(g.a), static_cast<float*>(to)});
+    with_type(g.c_dtype, [&](auto c) {
+      launch_own(context.stream(), {.grid = dim3(static_cast<unsigned>((g.m + 31) / 32)), .block = dim3(1024)},
+                 sum_columns<A, decltype(c)>, SumColumnsArguments{g.k, g.m, g.a_column, g.a_row, g.a, to});
+    });
+  });
+}
+
 /// The epilogue that cuBLASLt can apply, with what it needs.
 struct FusedEpilogue {
   bool possible = true;
@@ -168,7 +183,8 @@ inline FusedEpilogue fused_epilogue(Gemm const& g, GemmForms const& forms) {
   if (beside != nullptr && (g.c_row % 8 != 0 || blas_alignment(beside) != 16)) fused.possible = false;
   if (e.gelu && e.gelu_gradient != nullptr) fused.possible = false;
   if (e.gelu_gradient != nullptr && biased) fused.possible = false;
-  if (forms.left_sums != nullptr && (biased || e.gelu || e.gelu_gradient != nullptr)) fused.possible = false;
+  // The library's kernels write the result before they have read all of what lies there (seen: float, cuBLASLt 13.1).
+  if (e.gelu_gradient != nullptr && e.gelu_gradient == g.c) fused.possible = false;
   if (e.residual != nullptr) {
     if (e.gelu || e.gelu_gradient != nullptr) fused.possible = false;
     else if (g.beta == 0) fused.c = e.residual, fused.c_row = e.residual_stride, fused.beta = 1;
@@ -182,8 +198,6 @@ inline FusedEpilogue fused_epilogue(Gemm const& g, GemmForms const& forms) {
   } else if (e.gelu_gradient != nullptr) {
     fused.kind = CUBLASLT_EPILOGUE_DGELU;
     fused.saved = const_cast<void*>(e.gelu_gradient);  // the library reads it, through the pointer that it also writes
-  } else if (forms.left_sums != nullptr) {
-    fused.kind = CUBLASLT_EPILOGUE_BGRADB;
   } else if (biased) {
     fused.kind = CUBLASLT_EPILOGUE_BIAS;
   }
@@ -207,6 +221,7 @@ inline void gemm(Blas& blas, Gemm const& g, GemmForms const& forms = {}) {
       throw Error(ErrorKind::invalid_argument, "gemm", "products of zero terms are of float32 or bfloat16, and single");
     return finish(context, g, {.beta = g.beta, .epilogue = epilogue_of(g, forms)});
   }
+  if (forms.left_sums != nullptr) sum_left(context, g, forms.left_sums);
   if (multiply_in_few_rows(context, g, forms)) return;
 
   bool const both_narrow = g.a_dtype == DType::bfloat16 && g.b_dtype == DType::bfloat16;
@@ -260,15 +275,14 @@ inline void gemm(Blas& blas, Gemm const& g, GemmForms const& forms = {}) {
     whole.saved_stride = fused.saved != nullptr ? g.c_row : 0;
     whole.alignment[2] = blas_alignment(whole.reads_c ? fused.c : g.c);
     whole.alignment[3] = blas_alignment(g.c);
-    void const* const beside = forms.left_sums != nullptr ? forms.left_sums : fused.bias;
-    if (beside != nullptr) whole.alignment[4] = blas_alignment(beside);
+    if (fused.bias != nullptr) whole.alignment[4] = blas_alignment(fused.bias);
     if (fused.saved != nullptr) whole.alignment[5] = blas_alignment(fused.saved);
     if (!blas.refuses(whole)) {
       Memory const memory = prepare(0, blas.scratch_bytes(whole));
-      BlasOperands operands{right.data, left.data, fused.c, g.c, const_cast<void*>(beside), fused.saved};
+      BlasOperands operands{right.data, left.data, fused.c, g.c, fused.bias, fused.saved};
       if (fused.wide_bias != nullptr)
-        operands.bias = const_cast<void*>(
-            retyped(context, {fused.wide_bias, DType::float32, 1, g.n, g.n, false}, g.c_dtype, memory.bias).data);
+        operands.bias =
+            retyped(context, {fused.wide_bias, DType::float32, 1, g.n, g.n, false}, g.c_dtype, memory.bias).data;
       if (blas.can(whole, operands, memory.library))
         return blas.run(whole, operands, double{g.alpha}, fused.beta, memory.library);
     }
@@ -285,15 +299,6 @@ inline void gemm(Blas& blas, Gemm const& g, GemmForms const& forms = {}) {
   Memory const memory = prepare(direct ? 0 : padded_bytes(g.m * g.n, DType::float32), blas.scratch_bytes(problem));
   float* const raw = direct ? static_cast<float*>(g.c) : memory.raw;
   blas.run(problem, {right.data, left.data, raw, raw, nullptr, nullptr}, double{g.alpha}, 0, memory.library);
-  if (forms.left_sums != nullptr) {
-    SumColumnsArguments const sums{g.k, g.m, g.a_column, g.a_row, g.a, forms.left_sums};
-    with_type(g.a_dtype, [&](auto a) {
-      with_type(g.c_dtype, [&](auto c) {
-        launch_own(context.stream(), {.grid = dim3(static_cast<unsigned>((g.m + 31) / 32)), .block = dim3(1024)},
-                   sum_columns<decltype(a), decltype(c)>, sums);
-      });
-    });
-  }
   finish(context, g, {.raw_row = g.n, .in_place = direct, .raw = direct ? nullptr : raw, .beta = g.beta,
                       .epilogue = epilogue_of(g, forms)});
 }

@@ -34,10 +34,16 @@ __global__ void __launch_bounds__(512) layer_norm_rows(LayerNormRows<T, Y> const
   ChannelPart<N, Held> const gammas(op.gamma, op.channels, place), betas(op.beta, op.channels, place);
   float const inverse = 1.0f / static_cast<float>(op.channels);
   std::int64_t const step = std::int64_t{gridDim.x} * place.rows_in_block;
-  for (std::int64_t base = std::int64_t{blockIdx.x} * place.rows_in_block; base < op.rows; base += step) {
+  auto const part_of = [&](std::int64_t row) {
+    return RowPart<T, N, Held>(op.x + row * op.channels, op.channels, place, row < op.rows);
+  };
+  std::int64_t base = std::int64_t{blockIdx.x} * place.rows_in_block;
+  // The next row is on its way while this one is summed up.
+  for (RowPart<T, N, Held> next = part_of(base + place.row_in_block); base < op.rows; base += step) {
     std::int64_t const row = base + place.row_in_block;
     bool const live = row < op.rows;
-    RowPart<T, N, Held> const x(op.x + row * op.channels, op.channels, place, live);
+    RowPart<T, N, Held> const x = next;
+    next = part_of(row + step);
     float sum[1] = {0}, squares[1] = {0};
     x.each([&](int, std::int64_t, float const(&values)[N]) {
 #pragma unroll
@@ -92,6 +98,7 @@ __global__ void __launch_bounds__(512) layer_norm_gradient_rows(LayerNormGradien
     bool const live = row < op.rows;
     RowPart<T, N, Held> const x(op.x + row * op.channels, op.channels, place, live);
     RowPart<Y, N, Held> const dy(op.dy + row * op.channels, op.channels, place, live);
+    RowPart<T, N, Held> const add(op.dx_add + row * op.channels, op.channels, place, live && op.dx_add != nullptr);
     float const mean = live ? op.mean[row] : 0.0f, rstd = live ? op.rstd[row] : 0.0f;
     float sums[2] = {0, 0};  // of h and of h * xh
     dy.each_with(x, [&](int k, std::int64_t i, float const(&d)[N], float const(&value)[N]) {
@@ -112,10 +119,10 @@ __global__ void __launch_bounds__(512) layer_norm_gradient_rows(LayerNormGradien
     row_sums(sums, args.row_threads, room[turn]);
     turn ^= 1;
     float const mean_h = sums[0] * inverse, mean_p = sums[1] * inverse;
-    dy.each_with(x, [&](int, std::int64_t i, float const(&d)[N], float const(&value)[N]) {
+    dy.each_with(x, [&](int k, std::int64_t i, float const(&d)[N], float const(&value)[N]) {
       float gamma[N], result[N], more[N] = {};
       load_constant(op.gamma + i, gamma);
-      if (op.dx_add != nullptr) load(op.dx_add + row * op.channels + i, more);
+      if (op.dx_add != nullptr) add.get(k, i, more);
 #pragma unroll
       for (int j = 0; j < N; ++j)
         result[j] = rstd * (d[j] * gamma[j] - mean_h - (value[j] - mean) * rstd * mean_p) + more[j];

@@ -137,6 +137,11 @@ class RowPart {
       }
     }
   }
+  /// The values of access k, whose first element is i.
+  __device__ void get(int k, std::int64_t i, float (&to)[N]) const {
+    if constexpr (Held > 0) bits_[k].unpack(to);
+    else load(row_ + i, to);
+  }
   /// f(k, first element, values, values of the same part of another row).
   template <class U, class F>
   __device__ void each_with(RowPart<U, N, Held> const& other, F&& f) const {
