@@ -53,7 +53,7 @@ MOST_CARRIED = 64 << 20  # bytes
 SHARING_NCCL = (2, 30, 0)  # the first that lets several ranks have one device
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 # In the order in which they run, with their shares of the time.
-PARTS = {"tests": 1, "nccl": 4, "train": 1, "bench": 5, "sanitizer": 5}
+PARTS = {"tests": 3, "nccl": 5, "train": 2, "bench": 6, "sanitizer": 6}
 BUILDING = 14  # its share beside those of the parts that were asked for
 # What the trainer uses, beside Boost.Hana: headers, Debian's packages, libraries of which carried folders hold static ones.
 TRAINER_HEADERS = {"nlohmann/json.hpp": "nlohmann-json3-dev", "CLI/CLI.hpp": "libcli11-dev", "fmt/format.h": "libfmt-dev",
@@ -361,6 +361,9 @@ class Builder:
         """What is compiled for a program: whose it is, and the source."""
         return [(row["name"], source) for source in row["sources"]] + ([self.MAIN] if self.has_tests(row) else [])
 
+    def program_of(self, row):
+        return self.out / (f"test_{row['name']}" if self.has_tests(row) else row["name"])
+
     def object_of(self, key):
         return self.out / f"{key[0]}_{key[1].name}.o"
 
@@ -377,7 +380,7 @@ class Builder:
     def build(self, programs):
         """Compiles everything and links it; for each program its path and status, the text of a failure, bytes spilled."""
         self.out.mkdir(parents=True, exist_ok=True)
-        ready = {row["name"]: one for row in programs if (one := self.carried_program(row["name"]))}
+        ready = {row["name"]: one for row in programs if (one := self.carried_program(row))}
         return ready | self.build_all([row for row in programs if row["name"] not in ready])
 
     def build_all(self, programs):
@@ -391,7 +394,7 @@ class Builder:
 
             def finish(row):
                 failures = [(results[key][0], results[key][2]) for key in keys_of(row) if results[key][0] != 0]
-                target = self.out / (f"test_{row['name']}" if self.has_tests(row) else row["name"])
+                target = self.program_of(row)
                 if not failures:
                     failures = [one for one in [self.link(row, [objects[key] for key in keys_of(row)], target)] if one[0] != 0]
                 status = 0 if not failures else next((one for one, _ in failures if one is not None), None)
@@ -409,23 +412,23 @@ class Builder:
             stamps = [json.loads(self.object_of(key).with_suffix(".json").read_text()) for key in self.keys_of(row)]
             files = sorted({os.path.relpath(os.path.normpath(path), ROOT) for stamp in stamps for path in stamp["dependencies"]
                             if ROOT in pathlib.Path(os.path.normpath(path)).parents and self.out not in pathlib.Path(path).parents})
-            stripped = self.out / "stripped"
-            subprocess.run(["strip", "-o", str(stripped), str(one["program"])], check=True)
-            (folder / "programs" / f"{row['name']}.xz").write_bytes(lzma.compress(stripped.read_bytes()))
+            smaller = self.out / "stripped"
+            stripped = subprocess.run(["strip", "-o", str(smaller), str(one["program"])], capture_output=True).returncode == 0
+            (folder / "programs" / f"{row['name']}.xz").write_bytes(lzma.compress((smaller if stripped else one["program"]).read_bytes()))
             known[row["name"]] = {"files": files, "state": self.state_of([], [str(ROOT / file) for file in files], ROOT),
                                   "targets": self.targets, "spill_bytes": one["spill_bytes"]}
         (folder / "programs" / "programs.json").write_text(json.dumps(known))
 
-    def carried_program(self, name):
+    def carried_program(self, row):
         """A program that was taken along, where our sources and the device are still those it was built for."""
         list_of = self.carried / "programs" / "programs.json" if self.carried else None
-        known = json.loads(list_of.read_text()).get(name) if list_of and list_of.exists() else None
+        known = json.loads(list_of.read_text()).get(row["name"]) if list_of and list_of.exists() else None
         if not known or known["targets"] != self.targets or known["state"] is None:
             return None
         if self.state_of([], [str(ROOT / file) for file in known["files"]], ROOT) != known["state"]:
             return None
-        program = self.out / name
-        program.write_bytes(lzma.decompress((self.carried / "programs" / f"{name}.xz").read_bytes()))
+        program = self.program_of(row)
+        program.write_bytes(lzma.decompress((self.carried / "programs" / f"{row['name']}.xz").read_bytes()))
         program.chmod(0o755)
         return {"program": program, "status": 0, "failure": "", "spill_bytes": known["spill_bytes"]}
 

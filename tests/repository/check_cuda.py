@@ -337,6 +337,19 @@ def check_carried(machine):
     machine.run("--carry", str(folder), "--nccl", str(wheel), "--arch", "75", status=2, says=["no device code for sm_75"])
     machine.run("--carry", str(folder), "--nccl", str(machine.root / "VERSION"), status=2, says=["--nccl"])
 
+    # Programs that are taken along run as they are, until a source of theirs changes.
+    (machine.bin / "nvidia-smi").write_text(SMI)
+    built = machine.root / "built"
+    log = machine.run("--carry", str(built), "--built", "--only", "tests,bench")
+    machine.expect("code=sm_90a" in log and "code=sm_80" not in log, "built for one architecture")
+    log = machine.run("--from", str(built), "--only", "tests,bench", "--out", str(machine.root / "there"), says=[
+        "passed   run        exec_cuda", "passed   run        kernel_cuda", "passed   run        bench_one"])
+    machine.expect("-c " not in log, "nothing is compiled there")
+    (machine.root / "tests/kernel/cuda/used.hpp").write_text("3\n")
+    log = machine.run("--from", str(built), "--only", "tests", "--out", str(machine.root / "there"), says=["passed   run        kernel_cuda"])
+    compiled = [line for line in log.splitlines() if " -c " in line]
+    machine.expect(len(compiled) == 2 and all("/kernel/" in line or "main.cpp" in line for line in compiled), "what has changed is compiled")
+
 
 def main():
     if sys.argv[1:2] == ["--trainer"]:
