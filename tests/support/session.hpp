@@ -12,8 +12,8 @@
 #include <vector>
 
 #if defined(__SANITIZE_THREAD__)
-/// The counter of an exception that threads share is in libstdc++, which is built without the sanitizer: it sees the last
-/// owner free what another has read, and not that the counter orders the two.
+/// The counter of an exception that threads share is in libstdc++, which is built without the sanitizer: it sees the
+/// last owner free what another has read, and not that the counter orders the two.
 extern "C" [[gnu::used]] inline char const* __tsan_default_suppressions() {
   return "race:std::__exception_ptr::exception_ptr::_M_release\n";
 }
