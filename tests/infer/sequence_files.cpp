@@ -43,6 +43,37 @@ TEST_CASE("A text is drawn from a sequence as from any generator, and goes on wh
   CHECK(generate(sequence, longer, prompt, 40, -1, emit) == 40);
 }
 
+TEST_CASE("A prompt that is cancelled ends with its piece; read in pieces it has the same bits") {
+  test::ScratchFolder const scratch;
+  test::TinyModel sizes{.bytes = true};
+  sizes.positions = 1024;
+  test::write_tiny_gguf(scratch / "tiny.gguf", sizes);
+  auto const loaded = load_gguf(scratch / "tiny.gguf");
+  exec::Context context({.threads = 1});
+  Decoder decoder(context, loaded.model, {.capacity = 1024});
+  Sequence sequence(decoder);
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t i = 0; i < 700; ++i) prompt.push_back(3 + i * 7 % 80);
+  auto const copied = [](std::span<float const> logits) { return std::vector<float>(logits.begin(), logits.end()); };
+  auto const whole = copied(sequence.become(prompt));
+  sequence.reset();
+  int asked = 0;
+  auto const go_on = [&] { return ++asked < 0; };
+  CHECK(copied(sequence.become(prompt, go_on)) == whole);
+  CHECK(asked == 2);
+  sequence.reset();
+  static_cast<void>(sequence.become(prompt, [] { return true; }));
+  CHECK(sequence.length() == 256);
+  StopOptions stop;
+  stop.cancelled = [] { return true; };
+  Sampler sampler(usual_sampling());
+  sequence.reset();
+  Completion const ended = complete(sequence, sampler, loaded.tokenizer, prompt, stop, {});
+  CHECK(ended.reason == StopReason::cancelled);
+  CHECK(ended.tokens.empty());
+  CHECK(sequence.length() == 256);
+}
+
 TEST_CASE("A sequence kept in a file goes on with the same bits in another decoder, slot and capacity") {
   test::ScratchFolder const scratch;
   std::vector<std::int32_t> const text{3, 17, 5, 80, 42, 42, 9, 60}, more{7, 8};

@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -105,6 +107,69 @@ struct Running {
 json const hello = {{"messages", {{{"role", "user"}, {"content", "abc"}}}}, {"max_tokens", 8}, {"seed", 3}};
 
 }  // namespace
+
+TEST_CASE("OpenAI's own client: vectors in base64, more of them than the queue holds, a model by its name") {
+  Running const running{ServerOptions{}};
+  json inputs = json::array();
+  for (int i = 0; i < 100; ++i) inputs.push_back("abc" + std::string(static_cast<std::size_t>(i % 7), 'd'));
+  auto const embed = [&](json const& more) {
+    json body = {{"input", inputs}};
+    body.update(more);
+    auto const [status, text] = running.post("/v1/embeddings", body.dump());
+    CAPTURE(text.substr(0, 200));
+    REQUIRE(status == 200);
+    return json::parse(text).at("data");
+  };
+  json const plain = embed(json::object()), coded = embed({{"encoding_format", "base64"}});
+  REQUIRE(plain.size() == 100);
+  REQUIRE(coded.size() == 100);
+  std::string const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (std::size_t i = 0; i < 100; ++i) {
+    auto const vector = plain[i].at("embedding").get<std::vector<float>>();
+    auto const text = coded[i].at("embedding").get<std::string>();
+    REQUIRE(text.size() == (vector.size() * 4 + 2) / 3 * 4);
+    std::string bytes;
+    for (std::size_t at = 0; at < text.size(); at += 4) {
+      std::uint32_t three = 0;
+      for (std::size_t j = 0; j < 4; ++j)
+        three = three << 6 | (text[at + j] == '=' ? 0 : static_cast<std::uint32_t>(digits.find(text[at + j])));
+      for (int shift : {16, 8, 0}) bytes += static_cast<char>(three >> shift);
+    }
+    std::vector<float> decoded(vector.size());
+    std::memcpy(decoded.data(), bytes.data(), decoded.size() * sizeof(float));
+    for (std::size_t k = 0; k < vector.size(); ++k) REQUIRE(decoded[k] == Approx(vector[k]).epsilon(1e-6));
+  }
+  REQUIRE(json::parse(running.client().Get("/v1/models/tiny")->body).at("id") == "tiny");
+  REQUIRE(running.client().Get("/v1/models/other")->status == 404);
+}
+
+TEST_CASE("A body whose size is not said before it comes is refused before it comes") {
+  Running const running{ServerOptions{}};
+  std::string const head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+  REQUIRE(running.say(head + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n").starts_with("HTTP/1.1 411"));
+  REQUIRE(running.say(head + "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc").starts_with("HTTP/1.1 415"));
+  REQUIRE(running.say(head + "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n").starts_with("HTTP/1.1 411"));
+  auto const [status, text] = running.post("/v1/chat/completions", hello.dump());  // and the next one is served
+  REQUIRE(status == 200);
+}
+
+TEST_CASE("Values of another type than they must be are the client's mistake") {
+  Running const running{ServerOptions{}};
+  auto const with = [](json const& more) {
+    json body = hello;
+    body.update(more);
+    return body.dump();
+  };
+  for (std::string const& body :
+       {with({{"messages", {{{"role", "user"}, {"content", {{{"type", 1}, {"text", "a"}}}}}}}}),
+        with({{"stream_options", {{"include_usage", "yes"}}}}), with({{"response_format", {{"type", 7}}}}),
+        with({{"response_format", {{"type", "json_schema"}, {"json_schema", 3}}}})}) {
+    auto const [status, text] = running.post("/v1/chat/completions", body);
+    CAPTURE(body, text);
+    REQUIRE(status == 400);
+    REQUIRE(text.find("json.exception") == std::string::npos);
+  }
+}
 
 TEST_CASE("Chat, completions, embeddings and models answer as the OpenAI interface does") {
   Running const running{ServerOptions{}};

@@ -662,6 +662,24 @@ TEST_CASE("What a guest says stays within the host's limits; streams that nobody
   REQUIRE(host.load_by_name("default", &graph) == 0);
 }
 
+TEST_CASE("A host's limit below what nobody has said is what holds then") {
+  ScratchFolder folder;
+  std::string const model = test::write_byte_model(folder / "model.gguf");
+  for (char const* const limit : {"\"max_tokens\": 100", "\"max_concurrent\": 1", "\"max_sessions\": 10",
+                                  "\"queue_size\": 10", "\"idle_timeout_ms\": 1000", "\"batch_tokens\": 64"}) {
+    CAPTURE(limit);
+    std::ofstream(folder / "registry.json")
+        << R"({"models": {"default": ")" << model << R"("}, "limits": {)" << limit << "}}";
+    Variable const models("TUTTI_WASI_NN_MODELS", folder / "registry.json");
+    Library const library("TUTTI_WASI_NN_LLAMACPP");
+    Host const host(library);
+    std::uint32_t graph = 0, context = 0;
+    REQUIRE(host.load_by_name("default", &graph) == 0);
+    REQUIRE(host.open(graph, &context) == 0);
+    REQUIRE(host.answer(context, "Hello").size() > 0);
+  }
+}
+
 TEST_CASE("A backend that ends lets no call go on in it") {
   World world;
   void* context = nullptr;

@@ -245,7 +245,7 @@ inline Completion complete(Sequence& sequence, Sampler& sampler, data::Tokenizer
                            std::optional<std::int64_t> likeliest = std::nullopt, Speculation* speculation = nullptr) {
   Drawing drawing(sampler, tokenizer, prompt, stop, std::move(emit), grammar);
   if (likeliest) drawing.keep_log_probabilities(*likeliest);
-  std::span<float const> logits = sequence.become(prompt);
+  std::span<float const> logits = sequence.become(prompt, stop.cancelled);
   drawing.reused(sequence.reused());
   auto token = drawing.draw(logits, sequence.length() < sequence.capacity());
   std::vector<std::int32_t> rows;

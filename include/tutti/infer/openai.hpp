@@ -12,12 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,13 +45,19 @@ struct Call {
 
 namespace detail {
 
+/// The text under a key; empty where there is none.
+inline std::string text_at(Json const& object, char const* key) {
+  auto const found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 /// A string, or parts of which each is a text.
 inline std::string content_of(Json const& content) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse("a message's 'content' must be a string or a list of texts");
   std::string text;
   for (Json const& part : content) {
-    if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text") || !part["text"].is_string())
+    if (!part.is_object() || text_at(part, "type") != "text" || !part.contains("text") || !part["text"].is_string())
       refuse("a part of a message is not of type 'text'. This server takes texts alone");
     text += part["text"].get<std::string>();
   }
@@ -98,13 +107,14 @@ inline void read_common(Keys& keys, Call& call, data::Tokenizer const& tokenizer
   call.stream = keys.flag("stream");
   if (Json const* const options = keys.find("stream_options")) {
     if (!options->is_object()) refuse("'stream_options' must be an object");
-    call.usage = options->value("include_usage", false);
+    call.usage = Keys(*options).flag("include_usage");
   }
   if (Json const* const format = keys.find("response_format")) {
-    std::string const type = format->is_object() ? format->value("type", "") : "";
+    std::string const type = format->is_object() ? text_at(*format, "type") : "";
     if (!r.grammar.empty() && type != "text") refuse("'grammar' and 'response_format' exclude each other");
     if (type == "json_object") r.grammar = grammar_of_schema("{\"type\":\"object\"}");
-    else if (type == "json_schema" && format->contains("json_schema") && (*format)["json_schema"].contains("schema"))
+    else if (type == "json_schema" && format->contains("json_schema") && (*format)["json_schema"].is_object() &&
+             (*format)["json_schema"].contains("schema"))
       r.grammar = grammar_of_schema((*format)["json_schema"]["schema"].dump());
     else if (type != "text") refuse("'response_format' must be of type text, json_object or json_schema with a schema");
   }
@@ -217,15 +227,20 @@ inline Call read_completion(std::string_view body, data::Tokenizer const& tokeni
   return call;
 }
 
+/// An embeddings request: its inputs, and how vectors are written.
+struct Embeddings {
+  std::vector<Request> requests;
+  bool base64 = false;  ///< as the bytes of float32, least significant first: what OpenAI's client asks for by itself
+};
+
 /// POST /v1/embeddings: a request for every input. Errors: invalid_argument.
-inline std::vector<Request> read_embeddings(std::string_view body, data::Tokenizer const& tokenizer,
-                                            Limits const& limits = {}) {
+inline Embeddings read_embeddings(std::string_view body, data::Tokenizer const& tokenizer, Limits const& limits = {}) {
   using namespace detail;
   Json const document = parse(body);
   Keys keys(document);
   Json const& input = keys.at("input");
-  if (std::string const format = keys.text("encoding_format"); !format.empty() && format != "float")
-    refuse("'encoding_format' must be float");
+  std::string const format = keys.text("encoding_format");
+  if (!format.empty() && format != "float" && format != "base64") refuse("'encoding_format' must be float or base64");
   keys.finish();
   std::vector<std::string> texts;
   if (input.is_string()) texts.push_back(input.get<std::string>());
@@ -235,15 +250,32 @@ inline std::vector<Request> read_embeddings(std::string_view body, data::Tokeniz
       texts.push_back(text.get<std::string>());
     }
   else refuse(concat("'input' must be a string or a list of 1 to ", limits.inputs, " strings"));
-  std::vector<Request> requests;
+  Embeddings result;
+  result.base64 = format == "base64";
   for (std::string const& text : texts) {
     Request request;
     request.prompt = tokenizer.encode_complete(text);
     if (request.prompt.empty()) refuse("an input is empty");
     request.embed = true;
-    requests.push_back(std::move(request));
+    result.requests.push_back(std::move(request));
   }
-  return requests;
+  return result;
+}
+
+/// A vector as `Embeddings` says.
+inline nlohmann::json embedding_value(std::span<float const> vector, bool base64) {
+  if (!base64) return std::vector<float>(vector.begin(), vector.end());
+  constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static_assert(std::endian::native == std::endian::little);
+  std::span<std::byte const> const bytes = std::as_bytes(vector);
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t j = 0; j < 3; ++j)
+      three = three << 8 | (i + j < bytes.size() ? std::to_integer<std::uint32_t>(bytes[i + j]) : 0);
+    for (std::size_t j = 0; j < 4; ++j) text += i + j <= bytes.size() ? digits[three >> (18 - 6 * j) & 63] : '=';
+  }
+  return text;
 }
 
 /// Writes answers of one request.

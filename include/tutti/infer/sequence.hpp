@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,13 +43,22 @@ class Sequence {
   std::span<float const> append_each(std::span<std::int32_t const> tokens) { return append(tokens, true); }
 
   /// The logits that follow `text`, of which the beginning that the cache holds already is kept. Errors: of append.
-  std::span<float const> become(std::span<std::int32_t const> text) {
+  /// `cancelled` is asked between pieces of 256 tokens; once it says so, the text goes no further.
+  std::span<float const> become(std::span<std::int32_t const> text, std::function<bool()> const& cancelled = {}) {
     std::size_t same = 0;
     while (same < text.size() && same < tokens_.size() && text[same] == tokens_[same]) ++same;
     if (same == text.size() && same > 0) --same;  // the last token goes in again, for its logits
     reused_ = static_cast<std::int64_t>(same);
     truncate(reused_);
-    return append(text.subspan(same));
+    text = text.subspan(same);
+    constexpr std::size_t piece = 256;
+    bool const fits = static_cast<std::int64_t>(text.size()) <= capacity() - length();
+    while (cancelled && fits && text.size() > piece) {
+      std::span<float const> const logits = append(text.first(piece));
+      if (cancelled()) return logits;
+      text = text.subspan(piece);
+    }
+    return append(text);
   }
   /// Tokens that the last `become` found in the cache.
   std::int64_t reused() const noexcept { return reused_; }

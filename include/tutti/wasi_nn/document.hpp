@@ -147,25 +147,9 @@ class Document {
   }
   /// Holds settings to the numbers that this document says: zero and less, where they mean no bound or a choice of the
   /// library's, become the limit. Errors: Failure, security, for a number above.
-  void limit(Settings& settings) const {
-    Settings limits;
-    apply(limits);
-    for_each_setting(limits, [&]<class T>(Row const& row, T const& most, auto const&, char const*) {
-      if constexpr (std::is_same_v<T, std::int64_t>) {
-        if (!says_exactly(row.name)) return;
-        for_each_setting(settings, [&]<class U>(Row const& other, U& value, auto const&, char const*) {
-          if constexpr (std::is_same_v<U, std::int64_t>) {
-            if (other.name != std::string_view(row.name)) return;
-            std::string_view const name = row.name;
-            bool const open = name == "n_gpu_layers" ? value < 0 : value <= 0 && name != "priority";
-            if (open) value = most;
-            else if (value > most)
-              throw Failure(Code::security, concat("'", row.name, "' is ", value, ", and the host allows ", most));
-          }
-        });
-      }
-    });
-  }
+  void limit(Settings& settings) const { hold(settings, false); }
+  /// The same before anybody has said a number: those above become the limit.
+  void lower(Settings& settings) const { hold(settings, true); }
 
   /// Sets what the document says. Errors: those of parse.
   void apply(Settings& settings) const {
@@ -182,6 +166,26 @@ class Document {
   }
 
  private:
+  void hold(Settings& settings, bool lowers) const {
+    Settings limits;
+    apply(limits);
+    for_each_setting(limits, [&]<class T>(Row const& row, T const& most, auto const&, char const*) {
+      if constexpr (std::is_same_v<T, std::int64_t>) {
+        if (!says_exactly(row.name)) return;
+        for_each_setting(settings, [&]<class U>(Row const& other, U& value, auto const&, char const*) {
+          if constexpr (std::is_same_v<U, std::int64_t>) {
+            if (other.name != std::string_view(row.name)) return;
+            std::string_view const name = row.name;
+            bool const open = name == "n_gpu_layers" ? value < 0 : value <= 0 && name != "priority";
+            if (open || (lowers && value > most)) value = most;
+            else if (value > most)
+              throw Failure(Code::security, concat("'", row.name, "' is ", value, ", and the host allows ", most));
+          }
+        });
+      }
+    });
+  }
+
   bool says_exactly(std::string_view name) const {
     return std::any_of(entries_.begin(), entries_.end(), [&](Entry const& one) { return one.name == name; });
   }

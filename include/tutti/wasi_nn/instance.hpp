@@ -37,6 +37,7 @@ class Instance {
   Instance(Registry registry, Flavour flavour, std::string_view settings)
       : registry_(std::move(registry)), flavour_(flavour), log_(std::make_shared<Log>()) {
     Document::parse(flavour.defaults, Level::backend).apply(settings_);
+    registry_.limits().lower(settings_);
     Document::parse(registry_.settings(), Level::backend).apply(settings_);
     Document::parse(settings, Level::backend).apply(settings_);
     registry_.limits().limit(settings_);

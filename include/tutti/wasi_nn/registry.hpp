@@ -59,7 +59,9 @@ class Registry {
       if (equals == std::string_view::npos || equals == 0 || equals + 1 == one.size())
         throw Failure(Code::invalid_argument,
                       "TUTTI_WASI_NN_MODELS has '" + std::string(one) + "'. Write name=path, with ; between");
-      registry.models_[std::string(one.substr(0, equals))] = {std::string(one.substr(equals + 1)), ""};
+      std::string const name(one.substr(0, equals));
+      if (!registry.models_.emplace(name, Model{std::string(one.substr(equals + 1)), ""}).second)
+        throw Failure(Code::invalid_argument, "TUTTI_WASI_NN_MODELS names '" + name + "' twice");
     }
     return registry;
   }
@@ -74,6 +76,9 @@ class Registry {
     std::error_code error;
     if (auto const found = models_.find(name); found != models_.end()) {
       if (std::filesystem::is_regular_file(found->second.path, error)) return found->second;
+      throw Failure(Code::model_not_found, "model '" + name.substr(0, 80) +
+                                               "' is registered, and its file is not there. The host mends its path in "
+                                               "TUTTI_WASI_NN_MODELS");
     } else if (auto const path = inside(folders_, name)) {
       if (std::filesystem::is_regular_file(*path, error)) return {*path, "", true};
     }

@@ -130,14 +130,30 @@ class Server {
       bool const clients = kind == ErrorKind::invalid_argument || kind == ErrorKind::configuration ||
                            kind == ErrorKind::format || kind == ErrorKind::out_of_range;
       refuse(response, kind == ErrorKind::busy ? 429 : clients ? 400 : 503, std::string(error.message()));
+    } catch (nlohmann::json::exception const& error) {
+      refuse(response, 400, std::string("a value of the body is of another type than it must be: ") + error.what());
     } catch (std::exception const& error) {
       refuse(response, 500, error.what());
     }
   }
 
+  /// Of such bodies the library learns the size when it has all of it.
+  static bool refuses_body(HttpRequest const& request, Response& response) {
+    bool const coded = request.has_header("Content-Encoding");
+    if (!coded && !request.has_header("Transfer-Encoding")) return false;
+    refuse(response, coded ? 415 : 411,
+           "bodies are taken plain, with their Content-Length. Leave Content-Encoding and Transfer-Encoding out");
+    return true;
+  }
+
   void routes() {
+    // Before the client, who asked, sends its body.
+    http_.set_expect_100_continue_handler([](HttpRequest const& request, Response& response) {
+      return refuses_body(request, response) ? response.status : 100;
+    });
     http_.set_pre_routing_handler([this](HttpRequest const& request, Response& response) {
       using Handled = httplib::Server::HandlerResponse;
+      if (refuses_body(request, response)) return Handled::Handled;
       bool const open = options_.api_key.empty() || request.path == "/health" || request.path == "/";
       std::string const given = request.get_header_value("Authorization");
       if (open ||
@@ -173,14 +189,12 @@ class Server {
                            "application/json");
     });
     http_.Get("/v1/models", [this](HttpRequest const&, Response& response) {
-      response.set_content(openai::Writer::dump({{"object", "list"},
-                                                 {"data",
-                                                  {{{"id", model_},
-                                                    {"object", "model"},
-                                                    {"created", 0},
-                                                    {"owned_by", "local"},
-                                                    {"context_length", service_.capacity()}}}}}),
+      response.set_content(openai::Writer::dump({{"object", "list"}, {"data", nlohmann::json::array({model()})}}),
                            "application/json");
+    });
+    http_.Get("/v1/models/(.+)", [this](HttpRequest const& request, Response& response) {
+      if (request.matches[1] == model_) response.set_content(openai::Writer::dump(model()), "application/json");
+      else refuse(response, 404, "there is no model of this name. /v1/models lists the one that is served");
     });
     http_.Post("/v1/chat/completions", [this](HttpRequest const& request, Response& response) {
       guarded(response,
@@ -197,18 +211,50 @@ class Server {
 
   std::string next_id(char const* kind) { return kind + std::to_string(++ids_); }
 
+  nlohmann::json model() const {
+    return {{"id", model_},
+            {"object", "model"},
+            {"created", 0},
+            {"owned_by", "local"},
+            {"context_length", service_.capacity()}};
+  }
+
+  /// One after the other, a few at a time: a list longer than the queue waits for itself.
+  std::vector<std::shared_ptr<Generation>> embedded(std::vector<Request> requests) {
+    constexpr std::size_t at_once = 8;
+    std::vector<std::shared_ptr<Generation>> all;
+    std::size_t done = 0;
+    try {
+      for (Request& request : requests) {
+        if (all.size() - done == at_once) all[done++]->wait();
+        for (;;) try {
+            all.push_back(service_.submit(Request(request)));
+            break;
+          } catch (Error const& error) {
+            if (error.kind() != ErrorKind::busy || done == all.size()) throw;
+            all[done++]->wait();
+          }
+      }
+      for (; done < all.size(); ++done) all[done]->wait();
+    } catch (...) {
+      for (auto const& generation : all) generation->cancel();
+      throw;
+    }
+    return all;
+  }
+
   /// What stop meanings mean: the hidden states of their texts.
   void read_meanings(openai::Call& call) {
-    std::vector<std::shared_ptr<Generation>> waiting;
+    std::vector<Request> requests;
     for (std::string const& text : call.meanings) {
       Request request;
       request.prompt = tokenizer_.encode(text);
       request.embed = true;
       if (request.prompt.empty())
         throw Error(ErrorKind::invalid_argument, "openai", "'stop_meaning' has a text without tokens");
-      waiting.push_back(service_.submit(std::move(request)));
+      requests.push_back(std::move(request));
     }
-    for (auto const& generation : waiting) call.request.stop.meanings.push_back(generation->wait().embedding);
+    for (auto const& one : embedded(std::move(requests))) call.request.stop.meanings.push_back(one->wait().embedding);
   }
 
   void answer(openai::Call call, bool chat, Response& response) {
@@ -247,14 +293,14 @@ class Server {
   }
 
   void embed(std::string const& body, Response& response) {
-    std::vector<std::shared_ptr<Generation>> waiting;
-    for (Request& request : openai::read_embeddings(body, tokenizer_, options_.limits))
-      waiting.push_back(service_.submit(std::move(request)));
+    openai::Embeddings wanted = openai::read_embeddings(body, tokenizer_, options_.limits);
     nlohmann::json list = nlohmann::json::array();
     std::int64_t tokens = 0;
-    for (auto const& generation : waiting) {
+    for (auto const& generation : embedded(std::move(wanted.requests))) {
       Completion const& result = generation->wait();
-      list.push_back({{"object", "embedding"}, {"index", list.size()}, {"embedding", result.embedding}});
+      list.push_back({{"object", "embedding"},
+                      {"index", list.size()},
+                      {"embedding", openai::embedding_value(result.embedding, wanted.base64)}});
       tokens += result.prompt_tokens;
     }
     response.set_content(openai::Writer::dump({{"object", "list"},
