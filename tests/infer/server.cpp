@@ -137,7 +137,8 @@ TEST_CASE("OpenAI's own client: vectors in base64, more of them than the queue h
     }
     std::vector<float> decoded(vector.size());
     std::memcpy(decoded.data(), bytes.data(), decoded.size() * sizeof(float));
-    for (std::size_t k = 0; k < vector.size(); ++k) REQUIRE(decoded[k] == Approx(vector[k]).epsilon(1e-6));
+    for (std::size_t k = 0; k < vector.size(); ++k)
+      REQUIRE(decoded[k] == Approx(vector[k]).margin(1e-6));  // rows are batched as they come
   }
   REQUIRE(json::parse(running.client().Get("/v1/models/tiny")->body).at("id") == "tiny");
   REQUIRE(running.client().Get("/v1/models/other")->status == 404);
