@@ -384,8 +384,8 @@ class Builder:
         return ready | self.build_all([row for row in programs if row["name"] not in ready])
 
     def build_all(self, programs):
-        keys_of = self.keys_of
-        parts = {key: "tests" if key == self.MAIN else row["part"] for row in programs for key in keys_of(row)}
+        """The same without what was taken along."""
+        parts = {key: "tests" if key == self.MAIN else row["part"] for row in programs for key in self.keys_of(row)}
         objects = {key: self.object_of(key) for key in parts}
         # The longest first: none of them is left for the end. The trainer's source is small, and has all of the library.
         order = sorted(parts, key=lambda key: (parts[key] != "train", -key[1].stat().st_size))
@@ -393,14 +393,14 @@ class Builder:
             results = dict(zip(order, pool.map(lambda key: self.compile(key[1], parts[key], objects[key]), order)))
 
             def finish(row):
-                failures = [(results[key][0], results[key][2]) for key in keys_of(row) if results[key][0] != 0]
+                failures = [(results[key][0], results[key][2]) for key in self.keys_of(row) if results[key][0] != 0]
                 target = self.program_of(row)
                 if not failures:
-                    failures = [one for one in [self.link(row, [objects[key] for key in keys_of(row)], target)] if one[0] != 0]
+                    failures = [one for one in [self.link(row, [objects[key] for key in self.keys_of(row)], target)] if one[0] != 0]
                 status = 0 if not failures else next((one for one, _ in failures if one is not None), None)
                 return {"program": None if failures else target, "status": status,
                         "failure": "\n".join(text for _, text in failures),
-                        "spill_bytes": sum(results[key][1] for key in keys_of(row))}
+                        "spill_bytes": sum(results[key][1] for key in self.keys_of(row))}
             return dict(zip([row["name"] for row in programs], pool.map(finish, programs)))
 
     def carry_programs(self, programs, built, folder):
@@ -410,8 +410,9 @@ class Builder:
         for row in programs:
             one = built[row["name"]]
             stamps = [json.loads(self.object_of(key).with_suffix(".json").read_text()) for key in self.keys_of(row)]
-            files = sorted({os.path.relpath(os.path.normpath(path), ROOT) for stamp in stamps for path in stamp["dependencies"]
-                            if ROOT in pathlib.Path(os.path.normpath(path)).parents and self.out not in pathlib.Path(path).parents})
+            sources = {pathlib.Path(os.path.normpath(path)) for stamp in stamps for path in stamp["dependencies"]}
+            files = sorted(str(path.relative_to(ROOT)) for path in sources
+                           if ROOT in path.parents and self.out not in path.parents)
             smaller = self.out / "stripped"
             stripped = subprocess.run(["strip", "-o", str(smaller), str(one["program"])], capture_output=True).returncode == 0
             (folder / "programs" / f"{row['name']}.xz").write_bytes(lzma.compress((smaller if stripped else one["program"]).read_bytes()))

@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 #include "support/fuzz.hpp"
 
+#include <tutti/data/vocabulary_files.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/http/server.hpp>
 
@@ -14,9 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -123,20 +124,15 @@ TEST_CASE("OpenAI's own client: vectors in base64, more of them than the queue h
   json const plain = embed(json::object()), coded = embed({{"encoding_format", "base64"}});
   REQUIRE(plain.size() == 100);
   REQUIRE(coded.size() == 100);
-  std::string const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (std::size_t i = 0; i < 100; ++i) {
     auto const vector = plain[i].at("embedding").get<std::vector<float>>();
     auto const text = coded[i].at("embedding").get<std::string>();
     REQUIRE(text.size() == (vector.size() * 4 + 2) / 3 * 4);
-    std::string bytes;
-    for (std::size_t at = 0; at < text.size(); at += 4) {
-      std::uint32_t three = 0;
-      for (std::size_t j = 0; j < 4; ++j)
-        three = three << 6 | (text[at + j] == '=' ? 0 : static_cast<std::uint32_t>(digits.find(text[at + j])));
-      for (int shift : {16, 8, 0}) bytes += static_cast<char>(three >> shift);
-    }
+    std::optional<std::string> const bytes = data::detail::decode_base64(text);
+    REQUIRE(bytes.has_value());
+    REQUIRE(bytes->size() == vector.size() * sizeof(float));
     std::vector<float> decoded(vector.size());
-    std::memcpy(decoded.data(), bytes.data(), decoded.size() * sizeof(float));
+    std::memcpy(decoded.data(), bytes->data(), bytes->size());
     for (std::size_t k = 0; k < vector.size(); ++k)
       REQUIRE(decoded[k] == Approx(vector[k]).margin(1e-6));  // rows are batched as they come
   }

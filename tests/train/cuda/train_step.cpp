@@ -177,9 +177,10 @@ TEST_CASE("gradients measured on a device are like those on processors, and step
     INFO(found.parameters[i].name);
     CHECK(found.parameters[i].name == expected.parameters[i].name);
     CHECK(found.parameters[i].norm == Approx(expected.parameters[i].norm).epsilon(1e-3).margin(1e-5));
-    // The gradient of the keys' bias is rounding alone, so that a few of its 96 sums are 0 on one device and not on
+    // The gradient of the keys' bias is rounding alone, so that a few of its sums are 0 on one device and not on
     // another.
-    CHECK(found.parameters[i].zeros == Approx(expected.parameters[i].zeros).margin(0.04));
+    double const rounding = found.parameters[i].name == "blocks.qkv.bias" ? 0.04 : 0.01;
+    CHECK(found.parameters[i].zeros == Approx(expected.parameters[i].zeros).margin(rounding));
   }
 }
 
