@@ -59,7 +59,7 @@ int main(int argc, char** argv) try {
   auto const begin = Clock::now();
   auto const loaded = infer::load_gguf(argv[1]);
   exec::Context context({.threads = std::atoi(argv[2])});
-  infer::Decoder decoder(context, loaded.model, {.slots = 8, .capacity = 1024, .cache = DType::float16});
+  infer::Decoder decoder(context, loaded.model, {.slots = 8, .capacity = 1024, .cache = BlockType::f16});
   std::printf("loaded %.6f %lld\n", since(begin), static_cast<long long>(loaded.model.bytes()));
   std::fflush(stdout);
   infer::Sequence sequence(decoder);

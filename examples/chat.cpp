@@ -2,8 +2,9 @@
 // A conversation in the terminal with a model.
 
 #include <tutti/data/chat_template.hpp>
-#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/completion.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
+#include <tutti/train/decoding_flags.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/model_source.hpp>
 #include <tutti/train/sampling_flags.hpp>
@@ -43,7 +44,8 @@ constexpr char help[] =
 
 int main(int argc, char** argv) {
   std::string path, system, format;
-  std::int64_t context_tokens = 0, most = -1;
+  std::int64_t most = -1;
+  tutti::train::DecodingFlags decoding;
   int threads = 0;
   bool quiet = false;
   tutti::infer::SamplerOptions sampling{.temperature = 0.8, .top_k = 40, .top_p = 0.95};
@@ -56,8 +58,9 @@ int main(int argc, char** argv) {
   app.add_option("--system", system, "system message (default: the chat template's)");
   app.add_option("--chat-template", format,
                  "chatml, llama2, llama3, phi3, zephyr, gemma or mistral (default: recognised)");
-  tutti::train::add_setting(app, "--context", context_tokens, {0, 1 << 24},
-                            "tokens of the conversation; 0: as many as the model has, at most 8192");
+  tutti::train::add_decoding_flags(app, decoding,
+                                   "tokens of the conversation; auto: as many as the model was made for and the memory "
+                                   "holds; 0: at most 8192 of them");
   tutti::train::add_number(app, "--tokens", most, "most tokens of an answer (negative: no bound)")
       ->capture_default_str();
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same answers");
@@ -73,14 +76,18 @@ int main(int argc, char** argv) {
     auto const loaded = tutti::train::load_model_or_run(path);
     auto const chat = tutti::data::choose_chat_template(loaded.chat_template, format);
     tutti::exec::Context context({.threads = threads});
-    if (context_tokens == 0) context_tokens = std::min<std::int64_t>(loaded.model.max_tokens(), 8192);
     tutti::train::FlaggedGpu const gpu(gpu_flags, "chat", tutti::infer::find_layer_device);
-    tutti::infer::DecoderOptions options{.capacity = context_tokens};
+    tutti::infer::DecoderOptions options;
+    decoding.give(options);
     gpu.give(options);
-    tutti::infer::Decoder decoder(context, loaded.model, options);
+    tutti::infer::FittedDecoder const fitted =
+        tutti::infer::fit_decoder(loaded.model, options, decoding.fit(loaded.model, context.threads(), 8192));
+    std::int64_t const context_tokens = fitted.options.capacity;
+    tutti::infer::Decoder decoder(context, loaded.model, fitted.options);
     tutti::infer::Sequence sequence(decoder);
     tutti::infer::Sampler sampler(sampling);
-    tutti::train::FlaggedSpeculation speculation(speculation_flags, context, loaded, context_tokens, sampling);
+    tutti::train::FlaggedSpeculation speculation(speculation_flags, context, loaded, context_tokens, sampling,
+                                                 decoding.memory_mb << 20);
     tutti::infer::StopOptions stop;
     stop.ends = tutti::infer::end_tokens(loaded.tokenizer);
     stop.max_tokens = most;
@@ -98,6 +105,8 @@ int main(int argc, char** argv) {
                    path.c_str(), static_cast<long long>(loaded.model.layers()),
                    static_cast<double>(loaded.model.bytes()) / 1e6, std::string(name_of(chat.format)).c_str(),
                    chat.chosen_by.c_str(), static_cast<long long>(context_tokens), terminal ? help : "");
+    for (std::string const& note : fitted.notes)
+      if (!quiet) std::fprintf(stderr, "%s\n", note.c_str());
     if (std::string const told = gpu.told(decoder); !quiet && !told.empty())
       std::fprintf(stderr, "%s\n", told.c_str());
     std::vector<tutti::data::ChatMessage> messages;

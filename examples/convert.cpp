@@ -6,6 +6,7 @@
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/hugging_face_export.hpp>
 #include <tutti/train/parameter_files.hpp>
+#include <tutti/train/signals.hpp>
 #if TUTTI_WITH_ONNX
 #include <tutti/train/onnx/export.hpp>
 #endif
@@ -74,6 +75,7 @@ int main(int argc, char** argv) {
     std::error_code ignored;
     if (std::filesystem::equivalent(from, to, ignored))
       refuse("--from and --to are the same file or folder. Write to another name");
+    tutti::train::StopSignals const signals;  // what is half written goes with its writer
     tutti::train::ModelSource const source = tutti::train::open_model(from, tokenizer_path);
     tutti::train::ModelExport options;
     options.type = format == "gguf" ? BlockType::f16 : format == "checkpoint" ? BlockType::f32 : source.type();
@@ -85,6 +87,7 @@ int main(int argc, char** argv) {
       refuse("--tokenizer: from folder to folder the tokenizer's files are copied. Leave it out");
     std::int64_t fitted = 0, total_bytes = 0;
     options.progress = [&](std::string const& name, BlockType written, std::int64_t done, std::int64_t total) {
+      if (signals.received() != 0) refuse("interrupted. Nothing was written");
       bool const matrix = written != BlockType::f32 || options.type == BlockType::f32;
       fitted += matrix && written != options.type;
       total_bytes = total;
@@ -116,6 +119,7 @@ int main(int argc, char** argv) {
     return 0;
   } catch (std::exception const& error) {
     std::fprintf(stderr, "%sconvert: %s\n", quiet ? "" : "\n", error.what());
-    return 1;
+    int const signal = tutti::train::StopSignals::received();
+    return signal != 0 ? 128 + signal : 1;
   }
 }

@@ -6,21 +6,25 @@
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/data/tokenizer_files.hpp>
-#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/completion.hpp>
+#include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/generate.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/sequence_files.hpp>
 #include <tutti/nn/stored_part.hpp>
+#include <tutti/train/decoding_flags.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/gpt2_files.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/llama_files.hpp>
+#include <tutti/train/model_source.hpp>
 #include <tutti/train/sampling_flags.hpp>
 #include <tutti/train/speculation_flags.hpp>
 
 #include <CLI/CLI.hpp>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -49,12 +53,21 @@ tutti::infer::SequenceBreakers breakers_of(tutti::infer::SamplerOptions const& s
           [&](std::string_view text) { return tokenizer.encode(text); }};
 }
 
+/// Before a long answer, not behind it.
+void require_folder(std::string const& file) {
+  auto const folder = std::filesystem::absolute(file).parent_path().string();
+  if (!tutti::io::folder_exists(folder) || ::access(folder.c_str(), W_OK) != 0)
+    throw tutti::Error(tutti::ErrorKind::configuration, "generate",
+                       "--prompt-cache: the folder '" + folder + "' does not exist or cannot be written to");
+}
+
 struct ModelRun {
   std::string model, prompt, cache;
   std::vector<std::string> stops;
   std::vector<std::string> meanings;
   double meaning_threshold = 0;
-  std::int64_t tokens = 0, context_tokens = 0;
+  std::int64_t tokens = 0;
+  tutti::train::DecodingFlags decoding{};
   int threads = 0;
   bool past_end = false, quiet = false;
   tutti::train::SpeculationFlags speculation{};
@@ -78,7 +91,7 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                        "the model has no token that begins a text. Give a --prompt");
   // Positions beyond those that the model was made for would be noise.
-  std::int64_t const room = run.context_tokens > 0 ? run.context_tokens : loaded.model.max_tokens();
+  std::int64_t const said = run.decoding.context_tokens(), room = said > 0 ? said : loaded.model.max_tokens();
   auto const size = static_cast<std::int64_t>(prompt.size());
   if (size > room)
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
@@ -95,11 +108,22 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                        "a --stop-meaning has " + std::to_string(longest) + " tokens and the context " +
                            std::to_string(room) + ". Give a shorter one or a larger --context");
-  options.capacity = std::max(longest, std::min(room, size + std::min(run.tokens, room)));
+  std::int64_t const wanted = std::max(longest, std::min(room, size + std::min(run.tokens, room)));
+  run.decoding.give(options);
+  options.capacity = said > 0 ? wanted : 0;
   options.tensor = port;
   tutti::train::FlaggedGpu const gpu(run.gpu, "generate", tutti::infer::find_layer_device);
   gpu.give(options);
-  tutti::infer::Decoder decoder(context, loaded.model, options);
+  auto fit = run.decoding.fit(loaded.model, context.threads(), 0);
+  fit.most_context = wanted;
+  tutti::infer::FittedDecoder const fitted = tutti::infer::fit_decoder(loaded.model, options, fit);
+  if (std::int64_t const held = fitted.options.capacity; held < std::max(size, longest))
+    throw tutti::Error(tutti::ErrorKind::out_of_memory, "generate",
+                       tutti::concat("the memory holds ", held, " tokens, and the prompt or a --stop-meaning has ",
+                                     std::max(size, longest), ". ", fit.advice));
+  if (speaks && !run.quiet && fitted.options.capacity < wanted)
+    std::fprintf(stderr, "[%s]\n", fitted.notes.front().c_str());
+  tutti::infer::Decoder decoder(context, loaded.model, fitted.options);
   tutti::infer::Sequence sequence(decoder);
   tutti::infer::StopOptions stop;
   stop.meaning_threshold = run.meaning_threshold;
@@ -108,7 +132,7 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
   tutti::train::FlaggedSpeculation speculation(run.speculation, context, loaded, decoder.capacity(), sampling,
-                                               breakers_of(sampling, tokenizer));
+                                               run.decoding.memory_mb << 20, breakers_of(sampling, tokenizer));
   stop.texts = run.stops;
   stop.max_tokens = run.tokens;
   if (!run.past_end) stop.ends = ends;
@@ -131,7 +155,7 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
                  tutti::train::text_of(answer.speculation).c_str());
 }
 void run_model(ModelRun const& run, tutti::infer::SamplerOptions const& sampling) {
-  auto const loaded = tutti::infer::load_model(run.model);
+  auto const loaded = tutti::train::load_model_or_run(run.model);
   tutti::exec::Context context({.threads = run.threads});
   run_decoder(run, sampling, loaded, {}, tutti::infer::end_tokens(loaded.tokenizer), context);
 }
@@ -140,7 +164,7 @@ int share_model(auto& communicator, ModelRun const& run, tutti::infer::SamplerOp
   if (!run.cache.empty() || !run.speculation.model.empty() || run.gpu.on())
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                        "--prompt-cache, --draft and --gpu-layers are for one rank. Leave them out, or start one");
-  auto loaded = tutti::infer::load_model(run.model);
+  auto loaded = tutti::train::load_model_or_run(run.model);
   auto const ends = tutti::infer::end_tokens(loaded.tokenizer);
   loaded.model = tutti::nn::stored_part(loaded.model, communicator.rank(), communicator.size());
   auto options = communicator.context_options();
@@ -163,7 +187,7 @@ int main(int argc, char** argv) {
   std::string checkpoint, model_path, prompt, cache, tokenizer_path;
   std::vector<std::string> stops, meanings;
   double meaning_threshold = 0.9;
-  std::int64_t count = 200, context_tokens = 0;
+  std::int64_t count = 200;
   int threads = 0;
   bool to_the_end = false, quiet = false;
   tutti::infer::SamplerOptions sampling = tutti::infer::usual_sampling();
@@ -172,8 +196,8 @@ int main(int argc, char** argv) {
   auto* const from = app.add_option("--checkpoint", checkpoint,
                                     "folder of a checkpoint, --out folder of a run (its latest), or llm.c model file");
   app.add_option("--model", model_path,
-                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3, in the place of "
-                 "--checkpoint")
+                 "GGUF file, or folder with safetensors, of a GPT-2, LLaMA, Mistral, Qwen2 or Phi-3, or folder of a "
+                 "run, in the place of --checkpoint")
       ->excludes(from);
   app.add_option("--stop", stops, "with --model: text that ends the answer, and is not part of it; may be repeated");
   app.add_option("--stop-meaning", meanings,
@@ -184,8 +208,11 @@ int main(int argc, char** argv) {
   app.add_option("--prompt-cache", cache,
                  "with --model: file that keeps what was computed of the text; a later prompt that begins like it goes "
                  "on from there");
-  tutti::train::add_setting(app, "--context", context_tokens, {0, 1 << 24},
-                            "with --model: most tokens of prompt and answer; 0: the model's");
+  tutti::train::DecodingFlags decoding;
+  tutti::train::add_decoding_flags(app, decoding,
+                                   "most tokens of prompt and answer; auto, 0: as many as the model was made for and "
+                                   "the memory holds",
+                                   "with --model: ");
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
   tutti::train::add_setting(app, "--tokens", count, {1, std::int64_t{1} << 40}, "most tokens to write");
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same text");
@@ -208,8 +235,9 @@ int main(int argc, char** argv) {
       if (!tokenizer_path.empty())
         throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                            "a model has its own tokenizer. Leave --tokenizer out");
-      ModelRun const run{model_path, prompt,         cache,   stops,      meanings, meaning_threshold,
-                         count,      context_tokens, threads, to_the_end, quiet,    speculation,       gpu};
+      if (!cache.empty()) require_folder(cache);
+      ModelRun const run{model_path, prompt,     cache, stops,       meanings, meaning_threshold, count, decoding,
+                         threads,    to_the_end, quiet, speculation, gpu};
       if (tutti::comm::announced_ranks().ranks > 1)
         return tutti::with_backend("mpi", 1, argv,
                                    [&](auto& communicator) { return share_model(communicator, run, sampling); });
@@ -218,7 +246,8 @@ int main(int argc, char** argv) {
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;
     }
-    if (!stops.empty() || !meanings.empty() || context_tokens != 0 || !cache.empty() || speculation.on() || gpu.on())
+    if (!stops.empty() || !meanings.empty() || decoding.context_tokens() != 0 || !cache.empty() || speculation.on() ||
+        gpu.on())
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                          "--stop, --stop-meaning, --context, --prompt-cache, --speculate, --draft and --gpu-layers go "
                          "with --model");
@@ -243,7 +272,7 @@ int main(int argc, char** argv) {
       // Every document of the training data begins with this token, and ends at the next one's.
       std::int32_t const mark = tokenizer.end_of_text();
       tutti::exec::Context context({.threads = threads});
-      run_decoder({checkpoint, prompt, "", stops, {}, 0, count, context_tokens, threads, to_the_end, quiet}, sampling,
+      run_decoder({checkpoint, prompt, "", stops, {}, 0, count, decoding, threads, to_the_end, quiet}, sampling,
                   {tutti::train::stored_llama(llama), tokenizer, ""}, {mark}, {mark}, context);
       return 0;
     }

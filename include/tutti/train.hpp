@@ -51,6 +51,7 @@
 #include <tutti/train/flags.hpp>
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/commands.hpp>
+#include <tutti/train/decoding_flags.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/hugging_face_export.hpp>

@@ -78,7 +78,7 @@ TEST_CASE("A sequence kept in a file goes on with the same bits in another decod
   test::ScratchFolder const scratch;
   std::vector<std::int32_t> const text{3, 17, 5, 80, 42, 42, 9, 60}, more{7, 8};
   for (std::string const architecture : {"gpt2", "llama"})
-    for (DType const dtype : {DType::float32, DType::float16}) {
+    for (BlockType const dtype : {BlockType::f32, BlockType::f16, BlockType::q8_0}) {
       test::TinyModel sizes{.architecture = architecture, .bytes = true};
       write_tiny_gguf(scratch / "tiny.gguf", sizes);
       auto const loaded = load_gguf(scratch / "tiny.gguf");
@@ -106,7 +106,7 @@ TEST_CASE("A sequence kept in a file goes on with the same bits in another decod
         CHECK(std::vector<float>(got.begin(), got.end()) == expected);
       }
       // Another type of cache, another model, another file: a sentence, and the sequence stays.
-      DType const other = dtype == DType::float32 ? DType::float16 : DType::float32;
+      BlockType const other = dtype == BlockType::f32 ? BlockType::f16 : BlockType::f32;
       Decoder decoder(context, loaded.model, {.capacity = 16, .batch = 8, .cache = other});
       Sequence sequence(decoder);
       static_cast<void>(sequence.append(more));
@@ -117,6 +117,17 @@ TEST_CASE("A sequence kept in a file goes on with the same bits in another decod
       Sequence strange(stranger);
       REQUIRE_ERROR(restore_sequence(scratch / "kept", strange), ErrorKind::format, "is of another model");
       REQUIRE_ERROR(restore_sequence(scratch / "absent", sequence), ErrorKind::io, "absent");
+      // Any byte of its numbers that is another one.
+      std::string const whole = io::read_file(scratch / "kept");
+      for (std::size_t const back : {std::size_t{1}, std::size_t{700}, std::size_t{3000}}) {
+        std::string bytes = whole;
+        bytes[bytes.size() - back] = static_cast<char>(bytes[bytes.size() - back] ^ 1);
+        io::write_file(scratch / "damaged", bytes);
+        Decoder same(context, loaded.model, {.capacity = 16, .batch = 8, .cache = dtype});
+        Sequence untouched(same);
+        REQUIRE_ERROR(restore_sequence(scratch / "damaged", untouched), ErrorKind::format, "is damaged");
+        CHECK(untouched.length() == 0);
+      }
       CHECK(sequence.length() == 2);
       CHECK(std::filesystem::exists(scratch / "kept"));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/http/server.hpp> <tutti/infer/http/chat_page.hpp> <tutti/infer/openai.hpp>
-// Covers: <tutti/infer/openai_keys.hpp>
+// Covers: <tutti/infer/openai_keys.hpp> <tutti/infer/http/metrics.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -31,17 +31,12 @@ namespace {
 /// A tiny model behind a port of its own.
 struct Running {
   test::ScratchFolder folder;
-  LoadedModel loaded;
-  exec::Context context{{.threads = 1}};
-  Service service;
+  HotModel models;
   Server server;
   std::thread thread;
 
   explicit Running(ServerOptions const& options)
-      : loaded(make(folder)),
-        service(context, loaded.model, loaded.tokenizer, {.decoder = {.slots = 2, .capacity = 256}}),
-        server(service, loaded.tokenizer, {data::ChatFormat::zephyr, "", "asked for"}, "tiny", free_port(options)),
-        thread([this] { server.run(); }) {}
+      : models(make(folder, 1)), server(models, free_port(options)), thread([this] { server.run(); }) {}
   ~Running() {
     server.stop();
     thread.join();
@@ -50,11 +45,17 @@ struct Running {
     options.port = 0;
     return options;
   }
-  static LoadedModel make(test::ScratchFolder const& folder) {
+  /// `seed`: of its weights.
+  static std::shared_ptr<ServedModel> make(test::ScratchFolder const& folder, std::uint32_t seed) {
     test::TinyModel sizes;
     sizes.positions = 256;
-    test::write_tiny_gguf(folder / "tiny.gguf", sizes);
-    return load_gguf(folder / "tiny.gguf");
+    std::string const path = folder / ("tiny" + std::to_string(seed) + ".gguf");
+    test::write_tiny_gguf(path, sizes, seed);
+    ServedModelOptions options;
+    options.service.decoder.slots = 2;
+    options.chat_format = "zephyr";
+    options.threads = 1;
+    return std::make_shared<ServedModel>(seed == 1 ? "tiny" : "other", load_gguf(path), options);
   }
 
   httplib::Client client() const {
@@ -325,12 +326,9 @@ TEST_CASE("With a key nobody gets in without it, and beyond this machine there m
   REQUIRE(running.post("/v1/chat/completions", hello.dump()).first == 401);
   REQUIRE(running.post("/v1/chat/completions", hello.dump(), {{"Authorization", "Bearer secre"}}).first == 401);
   REQUIRE(running.post("/v1/chat/completions", hello.dump(), {{"Authorization", "Bearer secret"}}).first == 200);
-  REQUIRE_ERROR(Server(const_cast<Service&>(running.service), running.loaded.tokenizer, {}, "tiny",
-                       ServerOptions{.host = "0.0.0.0"}),
-                ErrorKind::configuration, "API key");
-  REQUIRE_ERROR(Server(const_cast<Service&>(running.service), running.loaded.tokenizer, {}, "tiny",
-                       ServerOptions{.port = running.server.port()}),
-                ErrorKind::io, "port");
+  HotModel models(running.models.get());
+  REQUIRE_ERROR(Server(models, ServerOptions{.host = "0.0.0.0"}), ErrorKind::configuration, "API key");
+  REQUIRE_ERROR(Server(models, ServerOptions{.port = running.server.port()}), ErrorKind::io, "port");
 }
 
 TEST_CASE("Connections at the same time each get their own answer; one that goes away ends its answer") {
@@ -365,9 +363,36 @@ TEST_CASE("Connections at the same time each get their own answer; one that goes
   };
   auto const result = client.send(request);
   REQUIRE(!result);
-  for (int i = 0; i < 200 && running.service.status().running > 0; ++i)
+  for (int i = 0; i < 200 && running.models.get()->service().status().running > 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  REQUIRE(running.service.status().running == 0);
+  REQUIRE(running.models.get()->service().status().running == 0);
+}
+
+TEST_CASE("Another model takes over while the server runs; its counts are read as JSON and by Prometheus") {
+  Running running{ServerOptions{}};
+  auto const ask = [&] {
+    auto const [status, text] = running.post("/v1/chat/completions", hello.dump());
+    REQUIRE(status == 200);
+    return json::parse(text);
+  };
+  json const before = ask();
+  REQUIRE(before.at("model") == "tiny");
+  running.models.swap([&] { return Running::make(running.folder, 2); });
+  json const after = ask();
+  REQUIRE(after.at("model") == "other");
+  REQUIRE(after.at("choices") != before.at("choices"));
+  REQUIRE(running.client().Get("/v1/models/tiny")->status == 404);
+  json const status = json::parse(running.client().Get("/status")->body);
+  REQUIRE(status.at("model") == "other");
+  REQUIRE(status.at("finished") == 1);
+  REQUIRE(status.at("completion_tokens") == 8);
+  REQUIRE(status.at("mean_first_token_seconds") > 0);
+  REQUIRE(status.at("cache_capacity_tokens") == 512);
+  std::string const text = running.client().Get("/metrics")->body;
+  CAPTURE(text);
+  REQUIRE(text.find("# TYPE tutti_completion_tokens_total counter\ntutti_completion_tokens_total 8\n") !=
+          std::string::npos);
+  REQUIRE(text.find("# TYPE tutti_waiting gauge\ntutti_waiting 0\n") != std::string::npos);
 }
 
 TEST_CASE("Whatever bytes come to its port, a server goes on; TUTTI_FUZZ_SECONDS tries for longer", "[fuzz]") {

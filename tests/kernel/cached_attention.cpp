@@ -15,18 +15,24 @@ using kernel::CachedAttention;
 using kernel::RotaryPairing;
 
 TEST_CASE("Attention over a cache agrees with double precision for prompts, single tokens and mixtures of sequences") {
-  std::vector<CachedSizes> const all{{1, 1, 4, 2, 0},   {3, 1, 8, 4, 0, RotaryPairing::interleaved},
-                               {4, 2, 64, 32, 0}, {6, 3, 20, 10, 0, RotaryPairing::interleaved, DType::float16},
-                               {4, 4, 33, 0, 0},  {2, 1, 80, 20, 0, RotaryPairing::half, DType::bfloat16},
-                               {4, 2, 16, 8, 7},  {2, 2, 64, 32, 150, RotaryPairing::half, DType::float16}};
+  std::vector<CachedSizes> const all{{1, 1, 4, 2, 0},
+                                     {3, 1, 8, 4, 0, RotaryPairing::interleaved},
+                                     {4, 2, 64, 32, 0},
+                                     {6, 3, 20, 10, 0, RotaryPairing::interleaved, BlockType::f16},
+                                     {4, 4, 33, 0, 0},
+                                     {2, 1, 80, 20, 0, RotaryPairing::half, BlockType::bf16},
+                                     {4, 2, 64, 16, 0, RotaryPairing::half, BlockType::q8_0},
+                                     {2, 1, 96, 48, 90, RotaryPairing::interleaved, BlockType::q8_0},
+                                     {4, 2, 16, 8, 7},
+                                     {2, 2, 64, 32, 150, RotaryPairing::half, BlockType::f16}};
   for (exec::Isa const isa : exec::all_isas)
     for (int const threads : {1, 3})
       for (CachedSizes const& s : all) {
         if (!exec::available(isa)) continue;
         exec::Context& context = context_of(isa, threads);
         std::int64_t const slots = 3, capacity = 400, width = (s.heads + 2 * s.kv_heads) * s.head_size;
-        std::size_t const element = size_of(s.cache);
-        std::vector<std::byte> keys(length(slots * s.kv_heads * capacity * s.head_size) * element), values(keys.size());
+        std::vector<std::byte> keys(length(slots * s.kv_heads * capacity * row_bytes(s.cache, s.head_size))),
+            values(keys.size());
         // What was never written must not be looked at.
         std::fill(keys.begin(), keys.end(), std::byte{0xff});
         std::fill(values.begin(), values.end(), std::byte{0xff});
@@ -69,7 +75,7 @@ TEST_CASE("Attention over a cache agrees with double precision for prompts, sing
             worst = off <= worst ? worst : off;  // NaN is worst
           }
           CAPTURE(static_cast<int>(isa), threads, s.heads, s.head_size, s.window, rows.count(), worst);
-          REQUIRE(worst < (s.cache == DType::float32 ? 2e-5 : s.cache == DType::float16 ? 1e-3 : 1e-2));
+          REQUIRE(worst < (s.cache == BlockType::f32 ? 2e-5 : s.cache == BlockType::f16 ? 1e-3 : 2e-2));
         }
       }
 }
@@ -95,7 +101,11 @@ TEST_CASE("Attention over a cache refuses slots and positions outside it, before
   REQUIRE_THROWS_AS(kernel::cpu::cached_attention(context, args), Error);
   slot[1] = -2;
   REQUIRE_THROWS_AS(kernel::cpu::cached_attention(context, args), Error);
-  args.kv_heads = 2, slot[1] = 1;
+  slot[1] = 1, args.cache = BlockType::q8_0;
+  REQUIRE_ERROR(kernel::cpu::cached_attention(context, args), ErrorKind::invalid_argument, "whole blocks of Q8_0");
+  args.cache = BlockType::q4_0;
+  REQUIRE_ERROR(kernel::cpu::cached_attention(context, args), ErrorKind::invalid_argument, "none of F32");
+  args.cache = BlockType::f32, args.kv_heads = 2;
   REQUIRE_THROWS_AS(kernel::cpu::cached_attention(context, args), Error);
   REQUIRE(out == std::vector<float>(8, 7.0f));
   REQUIRE(keys == std::vector<float>(8, 7.0f));

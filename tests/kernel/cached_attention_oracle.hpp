@@ -3,8 +3,8 @@
 /// @file
 /// Attention over a cache in double, for tests of kernels on processors and on devices.
 
-#include <tutti/core/bfloat16.hpp>
-#include <tutti/core/float16.hpp>
+#include <tutti/core/block_dequantise.hpp>
+#include <tutti/core/block_quantise.hpp>
 #include <tutti/kernel/cached_attention.hpp>
 
 #include "kernel/support.hpp"
@@ -23,7 +23,7 @@ namespace tutti::test {
 struct CachedSizes {
   std::int64_t heads, kv_heads, head_size, pairs, window;
   kernel::RotaryPairing pairing = kernel::RotaryPairing::half;
-  DType cache = DType::float32;
+  BlockType cache = BlockType::f32;
 };
 
 /// The rows of one call, by (sequence, tokens) of its parts; -1: rows that fill up.
@@ -85,10 +85,8 @@ class CachedOracle {
       }
     std::int64_t const q = s_.heads * s_.head_size, kv = s_.kv_heads * s_.head_size;
     query_.assign(row.begin(), row.begin() + q);
-    for (std::int64_t i = 0; i < kv; ++i) {
-      keys_[slot].push_back(stored(row[length(q + i)]));
-      values_[slot].push_back(stored(row[length(q + kv + i)]));
-    }
+    add_stored(keys_[slot], std::span(row).subspan(length(q), length(kv)));
+    add_stored(values_[slot], std::span(row).subspan(length(q + kv), length(kv)));
   }
   std::vector<double> answer(std::size_t slot) const {
     std::int64_t const d = s_.head_size, kv = s_.kv_heads * d;
@@ -116,11 +114,13 @@ class CachedOracle {
     }
     return out;
   }
-  double stored(double x) const {
-    float const rounded = static_cast<float>(x);
-    if (s_.cache == DType::float16) return double{static_cast<float>(float16(rounded))};
-    if (s_.cache == DType::bfloat16) return double{static_cast<float>(bfloat16(rounded))};
-    return double{rounded};
+  void add_stored(std::vector<double>& list, std::span<double const> row) const {
+    std::vector<float> numbers(row.begin(), row.end());
+    auto const count = static_cast<std::int64_t>(numbers.size());
+    std::vector<std::byte> bytes(length(row_bytes(s_.cache, count)));
+    quantise(s_.cache, numbers.data(), count, bytes.data());
+    dequantise(s_.cache, bytes.data(), count, numbers.data());
+    list.insert(list.end(), numbers.begin(), numbers.end());
   }
   CachedSizes s_;
   std::vector<std::vector<double>> keys_, values_;

@@ -12,6 +12,7 @@
 #include "train/small_models.hpp"
 
 #include <tutti/graph/param.hpp>
+#include <tutti/infer/completion.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/llama.hpp>
 #include <tutti/train/gguf_export.hpp>
@@ -192,6 +193,33 @@ TEST_CASE("What a target cannot hold is refused with a sentence, and nothing is 
   REQUIRE_ERROR(open_model(scratch.path()), ErrorKind::configuration, "without config.json and without checkpoints");
   REQUIRE_ERROR(open_model(scratch / "absent"), ErrorKind::configuration, "does not exist");
   REQUIRE_ERROR(open_model(scratch / "x/model.safetensors"), ErrorKind::configuration, "Pass its folder");
+}
+
+TEST_CASE("A run whose vocabulary has ChatML's marks chats by it: as a run, a folder and a GGUF file") {
+  test::ScratchFolder const scratch;
+  write_run(scratch / "run", llama(true));
+  ModelSource source = open_model(scratch / "run");
+  data::TokenizerParts parts = source.tokenizer->parts();
+  for (std::string const& mark : data::chat_marks(data::ChatFormat::chatml))
+    parts.specials.push_back({mark, static_cast<std::int32_t>(parts.tokens.size())}), parts.tokens.push_back(mark);
+  data::Tokenizer const chatting(std::move(parts));
+  REQUIRE(chatting.vocabulary() <= source.classes());
+  std::string const file = scratch / "tokenizer.json";
+  data::write_tokenizer(file, chatting);
+  ModelSource const chats = open_model(scratch / "run", file);
+  REQUIRE(chats.chat_template == data::chatml_template);
+  std::int32_t const end = *chatting.special("<|im_end|>");
+  REQUIRE(chats.tokenizer->roles().end_of_turn == end);
+  write_checkpoint(scratch / "copy", chats);
+  write_hugging_face(scratch / "folder", chats, {.type = BlockType::f32});
+  write_gguf(scratch / "model.gguf", chats, {.type = BlockType::f32});
+  for (char const* const name : {"copy", "folder", "model.gguf"}) {
+    infer::LoadedModel const loaded = load_model_or_run(scratch / name);
+    CAPTURE(name);
+    CHECK(data::choose_chat_template(loaded.chat_template).format == data::ChatFormat::chatml);
+    auto const ends = infer::end_tokens(loaded.tokenizer);
+    CHECK(std::find(ends.begin(), ends.end(), end) != ends.end());
+  }
 }
 
 TEST_CASE("A run that started with a model keeps how it knows conversations, and hands it on") {

@@ -156,7 +156,13 @@ TEST_CASE("Rules between settings hold") {
           "1: queue_reject_threshold is 6 and queue_size 5: it must not be larger");
   REQUIRE(refused(R"({"queue_warning_threshold":6,"queue_reject_threshold":5})").find("must not be larger") !=
           std::string::npos);
-  REQUIRE(refused(R"({"cache_type_k":"f16"})").find("the same") != std::string::npos);
+  REQUIRE(refused(R"({"cache_type_k":"f16","cache_type_v":"q8_0"})").find("the same") != std::string::npos);
+  REQUIRE(refused(R"({"required_tokens":["a","b"],"forbidden_tokens":["b"]})").find("'b' is in required_tokens") !=
+          std::string::npos);
+  Settings const keys = settings_of(R"({"cache_type_k":"q8_0"})"), values = settings_of(R"({"cache_type_v":"bf16"})");
+  REQUIRE((keys.cache_type_k == CacheType::q8_0 && keys.cache_type_v == CacheType::q8_0));
+  REQUIRE(keys.fitted.at("cache_type_v") == "cache_type_v is q8_0, as the other of the two");
+  REQUIRE(values.cache_type_k == CacheType::bf16);
   REQUIRE(refused(R"({"grammar":"root ::= \"a\"","json_schema":{}})").find("exclude") != std::string::npos);
   REQUIRE(refused(R"({"grammar":"root ::= \"a\"","grammar_lazy":true})").find("grammar_triggers") != std::string::npos);
   Settings const s = settings_of(R"({"queue_size":10})");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/wasi_nn/live.hpp> <tutti/wasi_nn/wamr.hpp> <tutti/wasi_nn/log.hpp> <tutti/wasi_nn/model.hpp>
+// Covers: <tutti/wasi_nn/live.hpp> <tutti/wasi_nn/wamr.hpp> <tutti/infer/log.hpp> <tutti/wasi_nn/model.hpp>
 // Covers: <tutti/wasi_nn/execution.hpp> <tutti/wasi_nn/control.hpp> <tutti/wasi_nn/device.hpp>
 // libwasi_nn_llamacpp.so as wasm-micro-runtime drives it: structs laid out by hand, calls in its order.
 #include "wasi_nn/support.hpp"
@@ -306,6 +306,7 @@ TEST_CASE("Wrong arguments give codes, and the host lives") {
     std::memcpy(tensor.dimensions + 8, &count, 4);
     REQUIRE(l.call<int(void*, std::uint32_t, std::uint32_t, void*)>("set_input", host.context, execution, 0u,
                                                                     static_cast<void*>(tensor.bytes)) == 1);
+    REQUIRE(host.output(execution, 2).find(std::to_string(count) + " dimensions, at most 4") != std::string::npos);
   }
   REQUIRE(l.call<int(void*, std::uint32_t, std::uint32_t, void*)>("set_input", host.context, execution, 0u,
                                                                   static_cast<void*>(nullptr)) == 1);

@@ -125,7 +125,7 @@ struct Loaded {
     options.take("context", decoding.capacity, tutti::setting::Range<std::int64_t>{1, std::int64_t{1} << 24});
     std::string cache = "float32";
     options.take("cache", cache);
-    if (cache == "float16") decoding.cache = tutti::DType::float16;
+    if (cache == "float16") decoding.cache = tutti::BlockType::f16;
     else if (cache != "float32") refuse("cache is '" + cache.substr(0, 40) + "'. Use float32 or float16");
     options.done();
     if (decoding.capacity > model.model.max_tokens())

@@ -31,7 +31,8 @@ struct Completion {
   std::vector<std::int32_t> tokens;                    ///< drawn, without the one that ended the answer
   std::vector<TokenLogProbability> log_probabilities;  ///< of each of them, where they were asked for
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
-  double prompt_seconds = 0, seconds = 0;  ///< before the first token was drawn; from then on
+  double queue_seconds = 0;                ///< in a service's queue
+  double prompt_seconds = 0, seconds = 0;  ///< from then until the first token was drawn; from then on
   std::vector<float> embedding;  ///< where one was asked for: the mean hidden state of the prompt, of length one
   std::vector<float> logits;     ///< where they were asked for: the last ones
   std::int64_t shifts = 0;       ///< how often old tokens were dropped from a full context

@@ -27,7 +27,7 @@ struct DecoderOptions {
   std::int64_t slots = 1;        ///< sequences with a cache of their own
   std::int64_t capacity = 0;     ///< tokens of each; 0: as many as the model was made for
   std::int64_t batch = 512;      ///< tokens that go through the model at once, at most
-  DType cache = DType::float32;  ///< or float16, bfloat16
+  BlockType cache = BlockType::f32;  ///< or f16, bf16; q8_0, where heads have whole blocks of 32
   comm::Port* tensor = nullptr;  ///< of the ranks that share the model (nn::stored_part). Outlives the decoder
   LayerDevice* device = nullptr;  ///< has some of the layers, with their caches. Outlives the decoder
   DeviceShare device_share{};     ///< which of them
@@ -39,16 +39,16 @@ struct NewToken {
   bool wanted = false;  ///< its logits are asked for
 };
 
-/// Keys or values of a layer for one sequence: (heads, capacity, head size).
+/// Keys or values of a layer for one sequence: (heads, capacity, columns) of nn::cache_dtype.
 struct CachePart {
   std::string name;
   DType dtype = DType::float32;
-  std::int64_t heads = 0, capacity = 0, head_size = 0;
+  std::int64_t heads = 0, capacity = 0, columns = 0;
   std::byte* data = nullptr;
 };
 
 /// Not movable: programs point to its memory. One call at a time.
-/// Cost        memory: the caches, 2 * layers * slots * kv_heads * capacity * head size numbers, and a batch's values.
+/// Cost        memory: the caches, 2 * layers * slots * kv_heads * capacity rows of a head, and a batch's values.
 ///             A call reads every weight once for each `batch` tokens.
 /// Ranks       with a tensor port, every rank makes the same calls in the same order, and gets the same logits
 /// Determinism bitwise the same for any number of threads. How tokens are divided among calls decides in which order
@@ -127,7 +127,8 @@ class Decoder {
           graph::Field& field = state_.at(name);
           data = static_cast<std::byte*>(field.data()) + field.bytes() / slots() * slot;
         }
-        parts.push_back({name, options_.cache, model_.kv_heads() / model_.ranks, capacity(), model_.head_size(), data});
+        parts.push_back({name, nn::cache_dtype(options_.cache), model_.kv_heads() / model_.ranks, capacity(),
+                         nn::cache_columns(options_.cache, model_.head_size()), data});
       }
     return parts;
   }

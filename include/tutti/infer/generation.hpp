@@ -118,6 +118,7 @@ class Generation {
     } catch (...) {  // the answer is there, and others go on
     }
   }
+  double age() const { return std::chrono::duration<double>(Clock::now() - submitted_).count(); }
   /// Why it must not go on, if it must not.
   std::optional<StopReason> ended() const {
     if (cancelled_ || (request_.abandoned && request_.abandoned())) return StopReason::cancelled;
@@ -127,6 +128,7 @@ class Generation {
 
   Request request_;
   Sampler sampler_;
+  Clock::time_point submitted_ = Clock::now();
   std::optional<Clock::time_point> due_;
   std::atomic<bool> cancelled_{false};
   std::optional<Grammar> grammar_;

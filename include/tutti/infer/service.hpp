@@ -4,10 +4,8 @@
 /// Many requests to one model: a bounded queue with priorities, and all running answers in one batch.
 
 #include <tutti/data/tokenizer.hpp>
-#include <tutti/infer/decoder.hpp>
-#include <tutti/infer/request_queue.hpp>
-#include <tutti/infer/slot_drafters.hpp>
-#include <tutti/infer/slots.hpp>
+#include <tutti/infer/service_options.hpp>
+#include <tutti/infer/service_status.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -30,22 +28,6 @@
 
 namespace tutti::infer {
 
-struct ServiceOptions {
-  DecoderOptions decoder{.slots = 4};  ///< as many answers run at once as there are slots; `batch` follows from these
-  QueueOptions queue{};
-  std::int64_t prompt_chunk = 128;  ///< tokens of prompts between two tokens of running answers, at most
-  CacheOptions cache{};
-  std::size_t running = 0;  ///< answers that run at once, where that is fewer than there are slots; 0: as many
-  ServiceDrafts drafts{};
-};
-
-struct ServiceStatus {
-  std::size_t waiting = 0, running = 0;
-  std::int64_t finished = 0, refused = 0, prompt_tokens = 0, reused_tokens = 0, tokens = 0;
-  std::int64_t cached_tokens = 0;  ///< in all caches
-  SpeculationCounts speculation{};
-};
-
 /// Runs in a thread of its own, which alone uses the context.
 /// Memory    the decoder's; nothing more for each request but its tokens and text
 /// Order     a free slot goes to the waiting request of the highest priority, of equals to one of the session that was
@@ -53,8 +35,8 @@ struct ServiceStatus {
 ///           so that no answer waits for a long one.
 /// Drafts    running answers share a pass's first `block_product_few_rows` rows: one alone gets most_drafts behind its
 ///           token, two get three each, more than four none.
-/// Caches    a slot that holds the longest beginning of the prompt from the same session is taken, else an idle one,
-///           whose cache is then lost: CacheOptions say which.
+/// Caches    an idle slot that holds most of the prompt from the same session is taken, else an idle one whose cache is
+///           then lost, and gets the beginning that another slot holds: CacheOptions say which.
 class Service {
  public:
   /// Borrows all three, and the draft model. Errors: those of Decoder and Speculation.
@@ -62,9 +44,9 @@ class Service {
           ServiceOptions const& options = {})
       : tokenizer_(tokenizer),
         options_(options),
-        decoder_(context, model, batched(options)),
+        decoder_(context, model, batch_of(options)),
         drafters_(context, model, options.drafts, options.decoder.slots, decoder_.capacity()),
-        slots_(static_cast<std::size_t>(options.decoder.slots), options.cache),
+        slots_(static_cast<std::size_t>(options.decoder.slots), cache_of(options, model)),
         waiting_(options.queue),
         thread_([this] { work(); }) {}
   Service(Service const&) = delete;
@@ -97,8 +79,9 @@ class Service {
       std::lock_guard const guard(mutex_);
       try {
         waiting_.push(generation);
-      } catch (Error const&) {
+      } catch (Error const& error) {
         ++status_.refused;
+        log(LogLevel::warn, error.message());
         throw;
       }
     }
@@ -110,6 +93,7 @@ class Service {
     std::lock_guard const guard(mutex_);
     ServiceStatus status = status_;
     status.waiting = waiting_.size();
+    status.cache_tokens = decoder_.slots() * capacity();
     return status;
   }
 
@@ -136,16 +120,6 @@ class Service {
   }
 
  private:
-  /// A pass is one batch: hidden states of all its rows are at hand.
-  static DecoderOptions batched(ServiceOptions const& options) {
-    if (options.prompt_chunk < 1)
-      throw Error(ErrorKind::invalid_argument, "Service", "prompts need chunks of at least one token");
-    DecoderOptions decoder = options.decoder;
-    decoder.batch =
-        options.prompt_chunk + std::max<std::int64_t>(decoder.slots, 0) + (options.drafts.tokens > 0 ? most_drafts : 0);
-    return decoder;
-  }
-
   GrammarVocabulary const& grammar_vocabulary() {
     std::call_once(vocabulary_made_, [this] { vocabulary_.emplace(token_pieces(tokenizer_), end_tokens(tokenizer_)); });
     return *vocabulary_;
@@ -205,7 +179,9 @@ class Service {
       Completion nothing;
       nothing.reason = reason;
       nothing.prompt_tokens = static_cast<std::int64_t>(generation.request_.prompt.size());
-      ++status_.finished;
+      nothing.queue_seconds = generation.age();
+      status_.count(nothing);
+      log(LogLevel::info, "", &nothing);
       generation.finish(std::move(nothing));
     };
     if (options_.queue.cleanup) waiting_.drop_ended(give_up);
@@ -219,25 +195,33 @@ class Service {
         } catch (...) {
           if (slot.generation) slots_.release(slot);
           ++status_.finished;
+          log(LogLevel::error, "an answer could not begin");
           generation->finish({}, std::current_exception());
         }
     }
   }
   void begin(Slot& slot, std::shared_ptr<Generation> const& generation) {
     Request const& request = generation->request_;
-    slots_.begin(slot, generation);
+    CacheReuse const reuse = slots_.reuse(slot, request);
+    slot.tokens.resize(reuse.same);  // should what follows fail
+    if (reuse.donor != nullptr)
+      copy_cached(decoder_, static_cast<std::int32_t>(number(*reuse.donor)), static_cast<std::int32_t>(number(slot)),
+                  static_cast<std::int64_t>(reuse.copied));
+    if (!reuse.moves.empty()) move_cached(decoder_, static_cast<std::int32_t>(number(slot)), reuse.moves);
+    slots_.begin(slot, generation, reuse.tokens);
     slot.mean.reset();
     if (request.embed) slot.mean.emplace();
     generation->drawing_.emplace(generation->sampler_, tokenizer_, request.prompt, request.stop, request.on_text,
                                  generation->matcher_ ? &*generation->matcher_ : nullptr, request.triggers);
     drafters_.begin(number(slot), request);
     generation->drawing_->reused(static_cast<std::int64_t>(slot.todo));
+    generation->drawing_->result().queue_seconds = generation->age();
     if (request.likeliest) generation->drawing_->keep_log_probabilities(*request.likeliest);
     status_.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
     status_.reused_tokens += static_cast<std::int64_t>(slot.todo);
   }
 
-  std::size_t number(Slot const& slot) { return static_cast<std::size_t>(&slot - slots_.all().data()); }
+  std::size_t number(Slot const& slot) const noexcept { return static_cast<std::size_t>(&slot - slots_.all().data()); }
   /// A slot whose logits are asked for: those behind its last token, or behind its token and each of its drafts.
   struct Wanted {
     Slot* slot;
@@ -251,6 +235,7 @@ class Service {
     try {
       return append_and_draw();
     } catch (...) {  // no cache is known any more
+      log(LogLevel::error, "tokens could not go through the model: all running answers end");
       for (Slot& slot : slots_.all()) {
         slot.tokens.clear();
         if (slot.generation) release(slot, std::current_exception());
@@ -307,7 +292,9 @@ class Service {
         if (last) wanted.push_back({slot, {}, std::numeric_limits<std::size_t>::max()});
       }
     if (rows.empty()) return false;
+    auto const begin = std::chrono::steady_clock::now();
     std::span<float const> logits = decoder_.append(rows);
+    busy_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     add_hidden(rows);
     auto const classes = static_cast<std::size_t>(decoder_.vocabulary());
     for (Wanted const& one : wanted) {
@@ -369,13 +356,15 @@ class Service {
     Completion result = std::move(generation->drawing_->result());
     {
       std::lock_guard const guard(mutex_);
-      ++status_.finished;
-      status_.tokens += static_cast<std::int64_t>(result.tokens.size());
-      status_.speculation.drafted += result.speculation.drafted;
-      status_.speculation.accepted += result.speculation.accepted;
+      status_.count(result);
+      status_.busy_seconds = busy_seconds_;
       status_.running = slots_.running();
     }
+    log(error ? LogLevel::error : LogLevel::info, error ? "an answer failed" : "", &result);
     generation->finish(std::move(result), std::move(error));
+  }
+  void log(LogLevel level, std::string_view text, Completion const* answer = nullptr) noexcept {
+    log_answer(options_, level, text, answer);
   }
 
   data::Tokenizer const& tokenizer_;
@@ -391,6 +380,7 @@ class Service {
   std::vector<std::string> forgotten_;  // sessions
   std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks_;
   ServiceStatus status_;
+  double busy_seconds_ = 0;  // the thread's alone
   bool closing_ = false;
   std::thread thread_;  // last: it uses all the others
 };

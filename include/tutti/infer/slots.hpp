@@ -4,6 +4,7 @@
 /// A service's places for sequences: what their caches hold, and which idle one is given up.
 
 #include <tutti/core/setting.hpp>
+#include <tutti/infer/cache_moves.hpp>
 #include <tutti/infer/generation.hpp>
 #include <tutti/infer/stopping.hpp>
 
@@ -43,6 +44,13 @@ struct CacheOptions {
   CacheOrder deletion = CacheOrder::lru;   ///< who loses tokens when there are more
   bool partial = true;                     ///< it loses only as many as must go, from its end; else all
   std::chrono::milliseconds retention{0};  ///< idle caches are forgotten after this time; 0: never
+  /// A cache that holds at least this share of a prompt already is taken for it, and what it holds beyond is lost; of
+  /// one that holds less, the beginning is copied. 0: any.
+  double similarity = 0.1;
+  /// Runs of at least so many tokens that stand later in the cache than in the prompt are moved (move_cached): a
+  /// conversation whose old messages were dropped is not read again. Answers then differ a little from those to a
+  /// prompt that is read. 0: none; without effect where positions are learned.
+  std::int64_t chunk = 0;
 };
 
 struct Slot {
@@ -57,12 +65,22 @@ struct Slot {
   std::optional<HiddenMean> mean;  ///< of the prompt, where an embedding is asked for
 };
 
+/// What of the caches serves a prompt that a slot gets.
+struct CacheReuse {
+  std::size_t same = 0;          ///< tokens at the beginning that the slot's cache holds
+  Slot const* donor = nullptr;   ///< whose cache holds more of it; null: none
+  std::size_t copied = 0;        ///< tokens at its beginning
+  std::vector<CacheMove> moves;  ///< then, of the slot's own
+  std::size_t tokens = 0;        ///< at the beginning of the prompt that are in the cache after all this
+};
+
 /// Not thread-safe.
 class Slots {
  public:
   Slots(std::size_t count, CacheOptions options) : slots_(count), options_(options) {}
 
   std::vector<Slot>& all() noexcept { return slots_; }
+  std::vector<Slot> const& all() const noexcept { return slots_; }
   std::size_t running() const {
     return static_cast<std::size_t>(
         std::count_if(slots_.begin(), slots_.end(), [](Slot const& slot) { return slot.generation != nullptr; }));
@@ -81,21 +99,32 @@ class Slots {
   /// The idle slot that serves most of the prompt, else the one that goes first; null: all are busy.
   Slot* choose(Request const& request) {
     Slot* best = nullptr;
-    std::size_t most = 0;
-    for (Slot& slot : slots_)
-      if (std::size_t const same = slot.generation ? 0 : reusable(slot, request); same > most)
-        best = &slot, most = same;
+    double most = std::max(options_.similarity * static_cast<double>(request.prompt.size()), 0.5);
+    for (Slot& slot : slots_) {
+      if (slot.generation) continue;
+      CacheReuse const reuse = within(slot, request);
+      if (auto const tokens = static_cast<double>(reuse.tokens); tokens >= most) best = &slot, most = tokens + 0.5;
+    }
     return best != nullptr ? best : first(options_.order, true);
   }
 
-  void begin(Slot& slot, std::shared_ptr<Generation> generation) {
+  /// What serves a request in this slot. Fewer than 16 tokens are not worth a copy.
+  CacheReuse reuse(Slot const& slot, Request const& request) const {
+    CacheReuse reuse = within(slot, request);
+    for (Slot const& other : slots_)
+      if (std::size_t const same = &other == &slot ? 0 : reusable(other, request); same >= reuse.tokens + 16)
+        reuse = {0, &other, same, {}, same};
+    return reuse;
+  }
+
+  /// `tokens` of the prompt are in the slot's cache, as `reuse` says, when they have been copied and moved.
+  void begin(Slot& slot, std::shared_ptr<Generation> generation, std::size_t tokens) {
     Request const& request = generation->request();
-    std::size_t const same = reusable(slot, request);
-    if (same == 0) slot.came = ++turns_;
+    if (tokens == 0) slot.came = ++turns_;
     slot.session = request.session;
-    slot.tokens.resize(same);
+    slot.tokens.assign(request.prompt.begin(), request.prompt.begin() + static_cast<std::ptrdiff_t>(tokens));
     slot.pending = request.prompt;
-    slot.todo = same;
+    slot.todo = tokens;
     slot.next.reset();
     slot.generation = std::move(generation);
   }
@@ -152,6 +181,28 @@ class Slots {
   }
 
  private:
+  /// Of the slot's own cache: the beginning, and behind it runs that can be moved to where the prompt has them.
+  CacheReuse within(Slot const& slot, Request const& request) const {
+    CacheReuse reuse;
+    reuse.tokens = reuse.same = reusable(slot, request);
+    if (options_.chunk <= 0 || slot.session != request.session || !request.reuse || request.embed) return reuse;
+    std::vector<std::int32_t> const &held = slot.tokens, &wanted = request.prompt;
+    for (std::size_t at = reuse.same; at < held.size();) {
+      std::size_t run = 0;
+      while (at + run < held.size() && reuse.tokens + run + 1 < wanted.size() &&
+             held[at + run] == wanted[reuse.tokens + run])
+        ++run;
+      if (run < static_cast<std::size_t>(options_.chunk)) {
+        ++at;
+        continue;
+      }
+      reuse.moves.push_back(
+          {static_cast<std::int64_t>(at), static_cast<std::int64_t>(reuse.tokens), static_cast<std::int64_t>(run)});
+      reuse.tokens += run;
+      at += run;
+    }
+    return reuse;
+  }
   /// The idle slot that goes first, null where there is none; `empty_too`: one that holds nothing goes before all.
   Slot* first(CacheOrder order, bool empty_too) {
     auto const rank = [order](Slot const& slot) {

@@ -3,7 +3,7 @@
 /// @file
 /// Contract of attention over a cache of keys and values, for generation: prompts, single tokens and any mixture.
 
-#include <tutti/core/dtype.hpp>
+#include <tutti/core/block_type.hpp>
 #include <tutti/kernel/rotary.hpp>
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace tutti::kernel {
 ///           (position - window, position] of its sequence, to all up to its own where the window is 0, as
 ///           kernel::Attention does.
 /// Requires  positions below a row's own are in the cache, or among the rows. out does not overlap anything else.
-/// Types     the cache is float32, float16 or bfloat16, rounded to nearest even; everything else float32.
+/// Types     the cache is F32, F16 or BF16, rounded to nearest even, or Q8_0: then heads have whole blocks of 32
+///           elements, and keys and values are (slots, kv_heads, capacity) rows of blocks. Everything else is float32.
 /// Numerics  as kernel::Attention. Rows of one sequence whose positions follow one another are worked on together where
 ///           they are more than `block_product_few_rows`: the order of sums then differs from that of single rows.
 /// Errors    invalid_argument (sizes, types), out_of_range (slot, position); nothing is written then.
@@ -35,7 +36,7 @@ struct CachedAttention {
   std::int32_t const* slot = nullptr;
   std::int32_t const* position = nullptr;
   std::int64_t slots = 0, capacity = 0;
-  DType cache = DType::float32;
+  BlockType cache = BlockType::f32;
   void* keys = nullptr;
   void* values = nullptr;
   float* out = nullptr;

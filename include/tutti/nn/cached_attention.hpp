@@ -3,6 +3,9 @@
 /// @file
 /// Attention that appends to a cache of keys and values: what decoding puts in the place of graph::attention.
 
+#include <tutti/core/block_dequantise.hpp>
+#include <tutti/core/block_type.hpp>
+#include <tutti/core/dtype.hpp>
 #include <tutti/graph/custom.hpp>
 #include <tutti/kernel/cpu/entries.hpp>
 
@@ -23,7 +26,31 @@ struct NewTokens {
   Var cosine, sine;    ///< float32 (rows, pairs), the rotation of each row's position; absent where none is rotated
   kernel::RotaryPairing pairing = kernel::RotaryPairing::half;
 };
-/// One layer's, (slots, kv_heads, capacity, head size) of float32, float16 or bfloat16: states of their own.
+/// The numbers that a cache is kept in: F32, F16, BF16, or Q8_0, whose rows are bytes in a graph.
+/// Errors    invalid_argument: any other
+inline DType cache_dtype(BlockType type) {
+  switch (type) {
+    case BlockType::f32: return DType::float32;
+    case BlockType::f16: return DType::float16;
+    case BlockType::bf16: return DType::bfloat16;
+    case BlockType::q8_0: return DType::uint8;
+    default:
+      throw Error(ErrorKind::invalid_argument, "cache_dtype",
+                  concat("a cache of ", name(type), " is asked for. It can be F32, F16, BF16 or Q8_0"));
+  }
+}
+inline BlockType cache_type(DType dtype) {
+  return dtype == DType::uint8      ? BlockType::q8_0
+         : dtype == DType::float16  ? BlockType::f16
+         : dtype == DType::bfloat16 ? BlockType::bf16
+                                    : BlockType::f32;
+}
+/// Elements of cache_dtype in a row of `head_size` numbers. Errors: those of cache_dtype and row_bytes.
+inline std::int64_t cache_columns(BlockType type, std::int64_t head_size) {
+  return row_bytes(type, head_size) / static_cast<std::int64_t>(size_of(cache_dtype(type)));
+}
+
+/// One layer's, (slots, kv_heads, capacity, cache_columns) of cache_dtype: states of their own.
 struct Cache {
   Var keys, values;
 };
@@ -47,11 +74,14 @@ struct AppendAndAttend {
     if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
       refuse(in.where, op, ErrorKind::invalid_argument, "the heads must share the heads of keys and values evenly");
     if (cache.rank() != 4 || cache[1] != kv_heads || in.shape(4) != cache || in.dtype(3) != in.dtype(4))
-      refuse(in.where, op, "keys and values must be (slots, kv_heads, capacity, head size), both alike", cache,
+      refuse(in.where, op, "keys and values must be (slots, kv_heads, capacity, columns), both alike", cache,
              in.shape(4));
-    std::int64_t const d = cache[3];
-    if (in.dtype(0) != DType::float32 || in.shape(0).rank() != 2 || in.shape(0)[1] != (heads + 2 * kv_heads) * d)
+    if (in.dtype(0) != DType::float32 || in.shape(0).rank() != 2 || in.shape(0)[1] % (heads + 2 * kv_heads) != 0)
       refuse(in.where, op, "qkv must be float32 (rows, (heads + 2 kv_heads) * head size)", in.shape(0), cache);
+    std::int64_t const d = in.shape(0)[1] / (heads + 2 * kv_heads);
+    BlockType const type = cache_type(in.dtype(3));
+    if (in.dtype(3) != cache_dtype(type) || d % block_elements(type) != 0 || cache[3] != cache_columns(type, d))
+      refuse(in.where, op, "rows of the cache must hold a head in F32, F16, BF16 or Q8_0", in.shape(0), cache);
     Shape const rows{in.shape(0)[0]};
     if (in.dtype(1) != DType::int32 || in.dtype(2) != DType::int32 || in.shape(1) != rows || in.shape(2) != rows)
       refuse(in.where, op, "slot and position must be int32 (rows)", in.shape(1), in.shape(2));
@@ -63,15 +93,28 @@ struct AppendAndAttend {
     return {DType::float32, graph::Replication::replicated, {rows[0], heads * d}};
   }
 
+  /// Of bytes in blocks of Q8_0.
+  static graph::naive::Values numbers_of(graph::naive::Values const& bytes, std::int64_t d) {
+    std::vector<std::byte> rows;
+    for (double const byte : bytes) rows.push_back(static_cast<std::byte>(byte));
+    auto const count = static_cast<std::int64_t>(rows.size()) / row_bytes(BlockType::q8_0, d) * d;
+    std::vector<float> numbers(static_cast<std::size_t>(count));
+    dequantise(BlockType::q8_0, rows.data(), count, numbers.data());
+    return graph::naive::Values(numbers.begin(), numbers.end());
+  }
+
   /// The states are not changed here: the interpreter gives values.
   static graph::naive::Values reference(graph::naive::Call const& call) {
     using graph::naive::at;
     auto const heads = static_cast<std::int64_t>(call.real(0)), kv_heads = static_cast<std::int64_t>(call.real(1)),
                window = static_cast<std::int64_t>(call.real(2));
     bool const half = call.real(3) == 0;
-    std::int64_t const rows = call.shape(0)[0], capacity = call.shape(3)[2], d = call.shape(3)[3],
-                       pairs = call.count() > 5 ? call.shape(5)[1] : 0, width = (heads + 2 * kv_heads) * d;
-    graph::naive::Values qkv = call.in(0), keys = call.in(3), values = call.in(4), out(at(rows * heads * d));
+    std::int64_t const rows = call.shape(0)[0], capacity = call.shape(3)[2], width = call.shape(0)[1],
+                       d = width / (heads + 2 * kv_heads), pairs = call.count() > 5 ? call.shape(5)[1] : 0;
+    bool const blocks = call.shape(3)[3] != d;
+    graph::naive::Values qkv = call.in(0), out(at(rows * heads * d)),
+                         keys = blocks ? numbers_of(call.in(3), d) : call.in(3),
+                         values = blocks ? numbers_of(call.in(4), d) : call.in(4);
     auto const cached = [&](std::int64_t slot, std::int64_t head, std::int64_t position) {
       return at(((slot * kv_heads + head) * capacity + position) * d);
     };
@@ -120,7 +163,6 @@ struct AppendAndAttend {
   }
 
   static kernel::CachedAttention arguments(graph::CustomArguments const& args) {
-    DType const dtype = args.operands[3].dtype;
     Shape const& cache = args.operands[3].shape;
     auto const floats = [&](std::size_t i) {
       return i < args.operands.size() ? reinterpret_cast<float const*>(args.operands[i].data) : nullptr;
@@ -129,7 +171,7 @@ struct AppendAndAttend {
     return {.rows = args.result.shape[0],
             .heads = static_cast<std::int64_t>(args.reals[0]),
             .kv_heads = static_cast<std::int64_t>(args.reals[1]),
-            .head_size = cache[3],
+            .head_size = args.operands[0].shape[1] / static_cast<std::int64_t>(args.reals[0] + 2 * args.reals[1]),
             .scale = static_cast<float>(args.reals[4]),
             .window = static_cast<std::int64_t>(args.reals[2]),
             .pairs = args.operands.size() > 5 ? args.operands[5].shape[1] : 0,
@@ -141,7 +183,7 @@ struct AppendAndAttend {
             .position = integers(2),
             .slots = cache[0],
             .capacity = cache[2],
-            .cache = dtype,
+            .cache = cache_type(args.operands[3].dtype),
             .keys = args.operands[3].data,
             .values = args.operands[4].data,
             .out = reinterpret_cast<float*>(args.result.data)};
@@ -162,7 +204,7 @@ inline Var cached_attention(Var qkv, NewTokens const& tokens, Cache const& cache
     operands.push_back(tokens.cosine);
     operands.push_back(tokens.sine);
   }
-  double const size = static_cast<double>(cache.keys.shape(where)[3]);
+  double const size = static_cast<double>(qkv.shape(where)[1] / (heads.heads + 2 * heads.kv_heads));
   return graph::custom<detail::AppendAndAttend>(
       operands,
       {static_cast<double>(heads.heads), static_cast<double>(heads.kv_heads), static_cast<double>(heads.window),

@@ -16,11 +16,22 @@
 
 namespace tutti::nn {
 
-/// The cache of a model's sequences, in every layer (slots, kv_heads, capacity, head size) of keys and of values.
+/// The cache of a model's sequences, in every layer (slots, kv_heads, capacity) rows of keys and of values.
 struct CacheSizes {
   std::int64_t slots = 1, capacity = 0;
-  DType dtype = DType::float32;
+  BlockType type = BlockType::f32;  ///< or f16, bf16, q8_0
 };
+
+/// Bytes of it in one layer, and of what a program keeps between its steps, logits included, for `rows` tokens: the
+/// latter an estimate from above.
+inline std::int64_t cache_layer_bytes(StoredModel const& model, CacheSizes const& sizes) {
+  return 2 * sizes.slots * (model.kv_heads() / model.ranks) * sizes.capacity * row_bytes(sizes.type, model.head_size());
+}
+inline std::int64_t working_bytes(StoredModel const& model, std::int64_t rows) {
+  std::int64_t const widths =
+      8 * model.channels() + 4 * model.hidden() + 4 * (model.heads() + 2 * model.kv_heads()) * model.head_size();
+  return 4 * rows * widths + 12 * 32 * model.classes();
+}
 
 /// What one program computes of a model: layers that follow one another, and what stands before and behind them.
 struct LayerRange {
@@ -112,10 +123,10 @@ struct DecodingInputs {
 
 inline Cache cache_of(graph::Builder& builder, std::int64_t layer, CacheSizes const& sizes, std::int64_t heads,
                       std::int64_t head_size) {
-  Shape const shape{sizes.slots, heads, sizes.capacity, head_size};
+  Shape const shape{sizes.slots, heads, sizes.capacity, cache_columns(sizes.type, head_size)};
   std::string const name = "cache." + std::to_string(layer);
-  return {builder.state(name + ".keys", shape, graph::zeros(), sizes.dtype),
-          builder.state(name + ".values", shape, graph::zeros(), sizes.dtype)};
+  return {builder.state(name + ".keys", shape, graph::zeros(), cache_dtype(sizes.type)),
+          builder.state(name + ".values", shape, graph::zeros(), cache_dtype(sizes.type))};
 }
 
 inline Var hidden_of(graph::Builder& builder, Gpt2Config const& c, StoredModel const& model, DecodingInputs const& in,

@@ -62,6 +62,19 @@ CLI::Option* add_number(CLI::App& app, std::string const& names, Number& value, 
       ->check([](std::string const& text) { return number_problem<Number>(text); });
 }
 
+/// An option whose value is a number of type Number, or "auto". Errors: as above.
+template <std::integral Number>
+CLI::Option* add_number_or_auto(CLI::App& app, std::string const& names, std::string& text, std::string const& help) {
+  return app.add_option(names, text, help)
+      ->capture_default_str()
+      ->transform([](std::string const& given) { return without_leading_zeros(given); })
+      ->check([](std::string const& given) {
+        if (given == "auto") return std::string();
+        std::string const problem = number_problem<Number>(given);
+        return problem.empty() ? problem : problem + ", nor auto";
+      });
+}
+
 /// A check for options of add_number: "--top-p: 2 must be above 0 and at most 1", `range` being what stands after
 /// "must be". NaN passes no comparison.
 template <class Number, class Accepts>

@@ -4,7 +4,6 @@
 /// GGUF files from models of any file, with their tokenizers; row after row, in bounded memory.
 
 #include <tutti/data/byte_alphabet.hpp>
-#include <tutti/data/chat_template.hpp>
 #include <tutti/data/tokenizer.hpp>
 #include <tutti/data/vocabulary.hpp>
 #include <tutti/io/gguf.hpp>
@@ -147,12 +146,6 @@ inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tok
                          v.tokens[static_cast<std::size_t>(tokenizer.merges()[i].right)]);
     metadata.set(key("merges"), io::GgufArray(std::move(v.merges)));
   }
-  // A vocabulary with ChatML's marks that was learned here is of a model that knows conversations in it, or is to.
-  bool const chatml = begins_texts && chat_template.empty() && tokenizer.special("<|im_start|>") &&
-                      tokenizer.special("<|im_end|>");
-  auto const known = data::recognise_chat_template(chat_template);
-  if (chatml || (begins_texts && known && known->format == data::ChatFormat::chatml))
-    if (!roles.end_of_turn) roles.end_of_turn = tokenizer.special("<|im_end|>");
   metadata.set(key("tokens"), io::GgufArray(std::move(v.tokens)));
   metadata.set(key("token_type"), io::GgufArray(std::move(v.types)));
   auto const set = [&](char const* name, std::optional<std::int32_t> id) {
@@ -165,8 +158,7 @@ inline void add_tokenizer(io::GgufMetadata& metadata, data::Tokenizer const& tok
   set("padding_token_id", roles.padding);
   metadata.set(key("add_bos_token"), roles.add_begin);
   if (roles.add_end) metadata.set(key("add_eos_token"), true);
-  if (chatml) metadata.set("tokenizer.chat_template", std::string(data::chatml_template));
-  else if (!chat_template.empty()) metadata.set("tokenizer.chat_template", chat_template);
+  if (!chat_template.empty()) metadata.set("tokenizer.chat_template", chat_template);
 }
 
 /// llama, or qwen2 for one with biases, or phi3 for one with a window or two lists of factors: what differs between
@@ -349,6 +341,7 @@ inline void write_gguf(std::string const& path, nn::Gpt2Weights const& weights, 
   source.begins_texts = true;
   source.name = model_name;
   source.tokenizer = tokenizer;
+  detail::know_conversations(source);
   write_gguf(path, source, options);
 }
 

@@ -23,17 +23,11 @@ struct GpuLayerFlags {
 };
 
 inline void add_gpu_layer_flags(CLI::App& app, GpuLayerFlags& flags, std::string const& prefix = "") {
-  app.add_option("--gpu-layers", flags.layers,
-                 prefix +
-                     "run the model's last N layers on a GPU, and with more than it has its head too; auto: as many as "
-                     "the GPU's free memory holds; 0: all on the processors")
-      ->capture_default_str()
-      ->transform([](std::string const& text) { return without_leading_zeros(text); })
-      ->check([](std::string const& text) {
-        if (text == "auto") return std::string();
-        std::string const problem = number_problem<std::uint16_t>(text);
-        return problem.empty() ? problem : problem + ", nor auto";
-      });
+  add_number_or_auto<std::uint16_t>(
+      app, "--gpu-layers", flags.layers,
+      prefix +
+          "run the model's last N layers on a GPU, and with more than it has its head too; auto: as many as the GPU's "
+          "free memory holds; 0: all on the processors");
 }
 
 /// The device that the flag asks for. Outlives decoders that it was given to.

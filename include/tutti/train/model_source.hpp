@@ -5,6 +5,7 @@
 /// its weights. Tensors stay in the memory of the mapped files and are read row after row.
 
 #include <tutti/core/block_dequantise.hpp>
+#include <tutti/data/chat_template.hpp>
 #include <tutti/data/tokenizer_files.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/train/gpt2_files.hpp>
@@ -201,6 +202,17 @@ inline void take_tokenizer(ModelSource& source, std::string const& path, std::st
   source.tokenizer_text = text;
 }
 
+/// A vocabulary with ChatML's marks that was learned here is of a model that knows conversations in it, or is to.
+inline void know_conversations(ModelSource& source) {
+  auto const start = source.tokenizer->special("<|im_start|>"), end = source.tokenizer->special("<|im_end|>");
+  if (source.chat_template.empty() && start && end) source.chat_template = data::chatml_template;
+  auto const known = data::recognise_chat_template(source.chat_template);
+  if (!known || known->format != data::ChatFormat::chatml || !end || source.tokenizer->roles().end_of_turn) return;
+  data::TokenizerParts parts = source.tokenizer->parts();
+  parts.roles.end_of_turn = end;
+  source.tokenizer = data::Tokenizer(std::move(parts));
+}
+
 inline void open_onnx(ModelSource& source, std::string const& path) {
   auto const file = std::make_shared<io::Onnx const>(path);
   source.model = infer::read_onnx_model(file);
@@ -269,6 +281,7 @@ inline ModelSource open_model(std::string const& path, std::string const& tokeni
     detail::take_tokenizer(source, file, data::tokenizer_text(file));
     if (!source.folder.empty() && tokenizer.empty()) source.tokenizer = infer::detail::hugging_face_tokenizer(path);
   }
+  if (source.begins_texts && source.tokenizer) detail::know_conversations(source);
   if (source.tokenizer && source.tokenizer->vocabulary() > source.classes())
     throw Error(ErrorKind::configuration, "open_model",
                 "the tokenizer has " + std::to_string(source.tokenizer->vocabulary()) + " tokens, the model " +

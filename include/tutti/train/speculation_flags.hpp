@@ -3,6 +3,7 @@
 /// @file
 /// The flags of programs that draw several tokens in one pass, and what they ask for.
 
+#include <tutti/infer/decoder_fit.hpp>
 #include <tutti/infer/draft_model.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/ngram_drafter.hpp>
@@ -45,9 +46,10 @@ inline infer::LoadedModel load_draft(SpeculationFlags const& flags, data::Tokeni
 /// The drafter that the flags ask for, with its model.
 class FlaggedSpeculation {
  public:
-  /// Borrows the context. `capacity`: tokens of a text. Errors: of load_draft and Decoder.
+  /// Borrows the context. `capacity`: tokens of a text. `most_bytes`: MemoryBudget's bound. Errors: of load_draft,
+  /// fit_decoder and Decoder.
   FlaggedSpeculation(SpeculationFlags const& flags, exec::Context& context, infer::LoadedModel const& target,
-                     std::int64_t capacity, infer::SamplerOptions const& sampling,
+                     std::int64_t capacity, infer::SamplerOptions const& sampling, std::int64_t most_bytes = 0,
                      infer::SequenceBreakers breakers = {}) {
     if (!flags.on()) return;
     if (flags.model.empty()) {
@@ -57,7 +59,13 @@ class FlaggedSpeculation {
     loaded_.emplace(load_draft(flags, target.tokenizer));
     infer::DecoderOptions options;
     options.capacity = std::min(capacity, loaded_->model.max_tokens());
-    decoder_.emplace(context, loaded_->model, options);
+    infer::FittedDecoder fitted = infer::fit_decoder(loaded_->model, options,
+                                                     {.most_bytes = most_bytes,
+                                                      .threads = context.threads(),
+                                                      .beside = {.weights = loaded_->model.bytes(), .mapped = true},
+                                                      .advice = "Lower the context, or leave --draft out"});
+    memory_ = std::move(fitted.memory);
+    decoder_.emplace(context, loaded_->model, fitted.options);
     speculation_.emplace(model_.emplace(*decoder_, target.model.vocabulary(), sampling, 0, std::move(breakers)),
                          flags.most());
   }
@@ -69,6 +77,7 @@ class FlaggedSpeculation {
 
  private:
   std::optional<infer::LoadedModel> loaded_;
+  infer::MemoryBudget::Part memory_;
   std::optional<infer::Decoder> decoder_;
   std::optional<infer::NgramDrafter> ngrams_;
   std::optional<infer::DraftModel> model_;

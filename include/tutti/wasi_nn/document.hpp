@@ -163,6 +163,12 @@ class Document {
         settings.fitted[std::string(entry.name)] =
             concat(entry.path, " is ", detail::shown(entry.value), ": ", detail::shown(used));
     }
+    // Keys and values are kept alike: one of the two speaks for both.
+    if (bool const keys = says_exactly("cache_type_k"); keys != says_exactly("cache_type_v")) {
+      (keys ? settings.cache_type_v : settings.cache_type_k) = keys ? settings.cache_type_k : settings.cache_type_v;
+      std::string const other = keys ? "cache_type_v" : "cache_type_k";
+      settings.fitted[other] = other + " is " + settings.cache_type_k.text() + ", as the other of the two";
+    }
   }
 
  private:

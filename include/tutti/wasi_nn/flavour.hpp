@@ -3,15 +3,14 @@
 /// @file
 /// What the interfaces hand to an instance, and in what they differ.
 
-#include <cstddef>
-#include <span>
+#include <string>
 #include <string_view>
 
 namespace tutti::wasi_nn {
 
-/// A tensor of a guest. Nothing of it is read after the call.
+/// A copy of a guest's tensor: a guest may change its own meanwhile.
 struct GuestTensor {
-  std::span<std::byte const> data;
+  std::string data;
   bool is_i32 = false;
 };
 

@@ -45,7 +45,7 @@ class Instance {
     settle(whole);
     max_sessions_ = settings_.max_sessions, idle_timeout_ms_ = settings_.idle_timeout_ms;
     auto_cleanup_ = settings_.auto_cleanup;
-    log_->configure(settings_, registry_.log_file(settings_.log_file));
+    log_->configure(log_options(settings_, registry_.log_file(settings_.log_file)));
     (*log_)(LogLevel::info, concat("backend ", number_, ": ", registry_.size(), " models are registered"));
   }
   Instance(Instance const&) = delete;
@@ -89,8 +89,8 @@ class Instance {
         throw Failure(Code::security, "the host does not let guests bring models of their own");
       Settings settings = model_settings(config, "", "guest's own", device);
       ChosenDevice const chosen = choose_device(settings.device, settings.n_gpu_layers);
-      MemoryBudget::take(static_cast<std::int64_t>(text.size()), false, 0,
-                         settings.max_memory_mb);  // before it is copied
+      static_cast<void>(MemoryBudget::take({.weights = static_cast<std::int64_t>(text.size())},
+                                           settings.max_memory_mb << 20, memory_advice));  // before it is copied
       infer::LoadedModel loaded = infer::load_model(parts[0], concat("model of backend ", number_));
       settings.use_mmap = false;
       auto model = std::make_shared<Model>(std::move(loaded), settings, chosen.gpu, log_);
@@ -159,10 +159,12 @@ class Instance {
   }
 
   /// Inputs: 0 prompt, 1 options (session level), 2 tokens, 3 control (control.hpp).
-  void set_input(std::uint32_t context, std::uint32_t index, GuestTensor const& tensor) {
+  template <class Read>
+  void set_input(std::uint32_t context, std::uint32_t index, Read&& read) {
     auto const execution = find(context);
     noting(*execution, [&] {
-      std::string const text(reinterpret_cast<char const*>(tensor.data.data()), tensor.data.size());
+      GuestTensor const tensor = read();
+      std::string const& text = tensor.data;
       switch (index) {
         case 0:
           if (flavour_.one_model) follow(*execution);
@@ -258,7 +260,7 @@ class Instance {
       throw Failure(Code::too_large, concat(most, " models are loaded, as many as the host allows. Unload some"));
     std::map<std::uint32_t, std::shared_ptr<Graph const>> loaded{{handle(), graph}};
     while (graphs_.count(loaded.begin()->first) != 0) loaded = {{handle(), graph}};
-    if (flavour_.trusted) log_->configure(graph->settings, registry_.log_file(graph->settings.log_file));
+    if (flavour_.trusted) log_->configure(log_options(graph->settings, registry_.log_file(graph->settings.log_file)));
     (*log_)(LogLevel::info, "model '" + graph->settings.name + "': " + graph->device);
     // Nothing fails any more. Sessions are the instance's: what the model loaded last says of them holds.
     max_sessions_ = graph->settings.max_sessions, idle_timeout_ms_ = graph->settings.idle_timeout_ms;

@@ -4,8 +4,8 @@
 /// Objects behind the pointers that hosts hold, and the boundary that no exception crosses.
 
 #include <tutti/config.hpp>
+#include <tutti/infer/log.hpp>
 #include <tutti/wasi_nn/failure.hpp>
-#include <tutti/wasi_nn/log.hpp>
 
 #include <chrono>
 #include <map>
@@ -16,6 +16,8 @@
 #include <utility>
 
 namespace tutti::wasi_nn {
+
+using infer::Log, infer::LogLevel;
 
 /// Those of type T in this process. A pointer that is none of them is refused. Thread-safe.
 template <class T>

@@ -6,10 +6,10 @@
 #include <tutti/data/chat_template.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/infer/cuda/find_device.hpp>
+#include <tutti/infer/decoder_fit.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/service.hpp>
 #include <tutti/wasi_nn/failure.hpp>
-#include <tutti/wasi_nn/log.hpp>
 #include <tutti/wasi_nn/settings.hpp>
 
 #include <sys/mman.h>
@@ -30,70 +30,11 @@
 
 namespace tutti::wasi_nn {
 
-/// Bytes that models and caches of this process take, as far as this library made them. Thread-safe.
-class MemoryBudget {
- public:
-  /// A part of it, given back at the end.
-  class Part {
-   public:
-    Part() = default;
-    Part(Part&& other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
-    Part& operator=(Part&& other) noexcept {
-      std::swap(bytes_, other.bytes_);
-      return *this;
-    }
-    ~Part() {
-      std::lock_guard const guard(mutex());
-      used() -= bytes_;
-    }
+using infer::MemoryBudget, infer::MemoryNeed;
 
-   private:
-    friend class MemoryBudget;
-    explicit Part(std::int64_t bytes) : bytes_(bytes) {}
-    std::int64_t bytes_ = 0;
-  };
-
-  /// `mapped` bytes count against a bound that was set, and not against what the machine has free.
-  /// Errors: Failure (too_large), with what is required, what is available and what to lower.
-  static Part take(std::int64_t weights, bool mapped, std::int64_t caches, std::int64_t most_mb) {
-    std::lock_guard const guard(mutex());
-    std::int64_t const bytes = weights + caches, least = mapped && most_mb == 0 ? caches : bytes;
-    // Pages of caches that nobody touched yet are promised, though the machine counts them as free.
-    std::int64_t const available =
-        most_mb > 0 ? (most_mb << 20) - used() : std::min(memory("MemAvailable:"), memory("MemTotal:") - used());
-    if (least > available)
-      throw Failure(
-          Code::too_large,
-          concat("the model needs ", mb(weights), " MB for weights and ", mb(caches), " MB for caches, and ",
-                 mb(std::max<std::int64_t>(available, 0)), " MB are available", most_mb > 0 ? " of max_memory_mb" : "",
-                 ". Lower n_ctx or max_concurrent, or set cache_type_k and cache_type_v to f16"));
-    used() += bytes;
-    return Part(bytes);
-  }
-  /// Bytes now taken.
-  static std::int64_t in_use() {
-    std::lock_guard const guard(mutex());
-    return used();
-  }
-
- private:
-  static std::int64_t mb(std::int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
-  static std::int64_t memory(std::string_view wanted) {
-    std::ifstream file("/proc/meminfo");
-    std::string key, unit;
-    for (std::int64_t kb = 0; file >> key >> kb; std::getline(file, unit))
-      if (key == wanted) return kb << 10;
-    return INT64_MAX;
-  }
-  static std::mutex& mutex() {
-    static std::mutex one;
-    return one;
-  }
-  static std::int64_t& used() {
-    static std::int64_t bytes = 0;
-    return bytes;
-  }
-};
+/// What a guest can do where memory is short.
+inline constexpr char memory_advice[] =
+    "Lower n_ctx, n_batch or max_concurrent, or set cache_type_k and cache_type_v to f16 or q8_0";
 
 /// Ready to answer. Thread-safe.
 class Model {
@@ -102,27 +43,24 @@ class Model {
   /// Errors: Failure, Error (io, format, out_of_memory; of the GPU).
   Model(infer::LoadedModel loaded, Settings const& settings, bool on_gpu, std::shared_ptr<Log> const& log)
       : log_(log), loaded_(std::move(loaded)), settings_(settings) {
-    choose_sizes();
     if (on_gpu) find_gpu();
     else if (settings_.n_gpu_layers > 0) note("n_gpu_layers: no GPU is used, all layers run on the processors");
-    std::int64_t const rows = settings_.max_concurrent * settings_.n_ctx,
-                       width = loaded_.model.kv_heads() * loaded_.model.head_size();
-    std::int64_t const size = settings_.cache_type_k == CacheType::f32 ? 4 : 2;
-    part_ = MemoryBudget::take(loaded_.model.bytes(), settings_.use_mmap,
-                               2 * loaded_.model.layers() * rows * width * size, settings_.max_memory_mb);
+    context_.emplace(exec::ContextOptions{.threads = static_cast<int>(settings_.threads)});
+    infer::FittedService fitted = fit();
+    memory_ = std::move(fitted.memory);
     if (double const most = static_cast<double>(settings_.max_memory_mb << 20) * settings_.memory_pressure_threshold;
         settings_.max_memory_mb > 0 && static_cast<double>(MemoryBudget::in_use()) > most)
       (*log_)(LogLevel::warn,
               concat("models and caches take ", MemoryBudget::in_use() >> 20, " of ", settings_.max_memory_mb, " MB"));
     if (settings_.use_mlock) lock_weights();
-    context_.emplace(exec::ContextOptions{.threads = static_cast<int>(settings_.threads)});
     try {
-      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, service_options());
+      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, fitted.options);
     } catch (Error const& error) {
       if (!gpu_ || settings_.device != Device::automatic || error.kind() != ErrorKind::invalid_argument) throw;
       note("n_gpu_layers: all layers run on the processors: " + error.message());  // its kernels do not take them
       gpu_.reset();
-      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, service_options());
+      fitted.options.decoder.device = nullptr;
+      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, fitted.options);
     }
     pieces_ = infer::token_pieces(loaded_.tokenizer);
     (*log_)(
@@ -165,19 +103,26 @@ class Model {
     (*log_)(LogLevel::info, "model '" + settings_.name + "': " + text);
     notes_.push_back(std::move(text));
   }
-  void choose_sizes() {
+  /// Sizes that are not said are chosen.
+  infer::FittedService fit() {
     Settings& s = settings_;
     std::int64_t const most = loaded_.model.max_tokens();
-    if (s.n_ctx == 0) {
-      s.n_ctx = std::min<std::int64_t>(most, 4096);
-      note(concat("n_ctx is ", s.n_ctx, " of the model's ", most));
-    }
     if (s.n_ctx > most && loaded_.model.learned_positions())
       throw Failure(Code::invalid_argument,
                     concat("n_ctx is ", s.n_ctx, ", and the model has learned ", most, " positions"));
     if (s.n_ctx > most) note(concat("n_ctx is ", s.n_ctx, ", and the model was made for ", most, " tokens"));
-    if (s.n_batch == 0) s.n_batch = 128;
     if (s.numa != Numa::disabled) note("numa: the system's own placement of memory is kept");
+    infer::FitOptions how;
+    how.most_bytes = s.max_memory_mb << 20;
+    how.threads = context_->threads();
+    how.beside = {.weights = loaded_.model.bytes(), .mapped = s.use_mmap};
+    how.usual_batch = s.batch_tokens;
+    how.advice = memory_advice;
+    infer::FittedService fitted = infer::fit_service(loaded_.model, service_options(), how);
+    for (std::string const& text : fitted.notes) note(text);
+    s.n_ctx = fitted.options.decoder.capacity;
+    if (s.n_batch == 0) s.n_batch = fitted.options.prompt_chunk;
+    return fitted;
   }
   void find_gpu() {
     std::string missing;
@@ -198,18 +143,17 @@ class Model {
     infer::ServiceOptions o;
     o.decoder.slots = s.max_concurrent;
     o.decoder.capacity = s.n_ctx;
-    o.decoder.cache = s.cache_type_k == CacheType::f16    ? DType::float16
-                      : s.cache_type_k == CacheType::bf16 ? DType::bfloat16
-                                                          : DType::float32;
+    o.decoder.cache = infer::block_type(s.cache_type_k);
     o.decoder.device = gpu_.get();
     o.decoder.device_share.count = s.n_gpu_layers;
-    o.prompt_chunk = std::min(s.n_batch, s.batch_tokens);
+    o.prompt_chunk = s.n_batch == 0 ? 0 : std::min(s.n_batch, s.batch_tokens);
     o.running = s.batch_processing ? 0 : 1;
     o.queue.most = static_cast<std::size_t>(s.queue_reject_threshold);
     o.queue.warn = static_cast<std::size_t>(s.queue_warning_threshold);
     o.queue.priorities = s.priority_scheduling_enabled;
     o.queue.fair = s.fair_scheduling_enabled;
     o.queue.cleanup = s.auto_queue_cleanup;
+    o.log = log_, o.name = s.name;
     o.queue.on_warning = [log = log_, name = settings_.name](std::size_t waiting) {
       (*log)(LogLevel::warn, concat("model '", name, "': ", waiting, " requests wait"));
     };
@@ -217,7 +161,9 @@ class Model {
                .tokens = s.max_cache_tokens,
                .deletion = s.cache_deletion_strategy,
                .partial = s.enable_partial_cache_deletion,
-               .retention = std::chrono::milliseconds(s.retention_ms)};
+               .retention = std::chrono::milliseconds(s.retention_ms),
+               .similarity = s.cache_similarity,
+               .chunk = s.cache_reuse};
     return o;
   }
 
@@ -225,7 +171,7 @@ class Model {
   infer::LoadedModel loaded_;
   Settings settings_;
   std::vector<std::string> notes_;
-  MemoryBudget::Part part_;
+  MemoryBudget::Part memory_;
   std::unique_ptr<infer::LayerDevice> gpu_;
   std::optional<exec::Context> context_;
   std::vector<std::string> pieces_;

@@ -187,16 +187,16 @@ inline std::int32_t init_execution_context(void* env, Word graph, Word execution
 /// The guest's tensor: 0 dimensions, 4 their number, 8 type, 12 data, 16 bytes.
 inline std::int32_t set_input(void* env, Word execution, Word index, Word tensor) noexcept {
   return call(env, "set_input", [&](Guest const& guest, Instance& instance) {
-    Word const dimensions = guest.word(tensor, 0), count = guest.word(tensor, 1), type = guest.word(tensor, 2) & 0xff;
-    wamr::Dimensions shape{nullptr, count};
-    if (count > wamr::most_dimensions || (count > 0 && guest.at(dimensions, 4 * std::uint64_t{count}) == nullptr))
-      throw Failure(Code::invalid_argument, concat("a tensor has ", count, " dimensions, at most 4 may be"));
-    auto const data = guest.bytes(guest.word(tensor, 3), guest.word(tensor, 4));
-    // Read, not written: the interface of C has no const.
-    auto* const memory = const_cast<std::uint8_t*>(reinterpret_cast<std::uint8_t const*>(data.data()));
-    wamr::Tensor const native{&shape, static_cast<std::uint8_t>(type), {memory, static_cast<Word>(data.size())}};
-    std::vector<std::byte> const bytes = wamr::copied(native);
-    instance.set_input(execution, index, {bytes, type == 4});
+    instance.set_input(execution, index, [&] {
+      Word const dimensions = guest.word(tensor, 0), count = guest.word(tensor, 1), type = guest.word(tensor, 2) & 0xff;
+      wamr::Dimensions shape{nullptr, count};
+      if (count > wamr::most_dimensions || (count > 0 && guest.at(dimensions, 4 * std::uint64_t{count}) == nullptr))
+        throw Failure(Code::invalid_argument, concat("a tensor has ", count, " dimensions, at most 4 may be"));
+      auto const data = guest.bytes(guest.word(tensor, 3), guest.word(tensor, 4));
+      // Read, not written: the interface of C has no const.
+      auto* const memory = const_cast<std::uint8_t*>(reinterpret_cast<std::uint8_t const*>(data.data()));
+      return wamr::copied({&shape, static_cast<std::uint8_t>(type), {memory, static_cast<Word>(data.size())}});
+    });
     return Code::success;
   });
 }

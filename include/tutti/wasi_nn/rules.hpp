@@ -37,6 +37,9 @@ inline void settle(Settings& s) {
   if (!s.grammar.empty() && !s.json_schema.empty()) refuse("grammar and json_schema exclude each other");
   if (s.grammar_lazy && s.grammar_triggers.empty() && !(s.grammar.empty() && s.json_schema.empty()))
     refuse("grammar_lazy needs grammar_triggers");
+  for (std::string const& text : s.required_tokens)
+    if (std::find(s.forbidden_tokens.begin(), s.forbidden_tokens.end(), text) != s.forbidden_tokens.end())
+      refuse("'" + text.substr(0, 40) + "' is in required_tokens and in forbidden_tokens");
   if (s.max_inference_time_ms > 0 && s.min_timeout_ms > s.max_inference_time_ms)
     refuse("min_timeout_ms is larger than max_inference_time_ms");
 }
@@ -77,6 +80,7 @@ inline infer::Request request_of(Settings settings, Model& model, std::vector<st
   if (!s.semantic_stopping && s.repetition_detection) note("repetition_detection: semantic_stopping is off");
   if (s.adaptive_timeout && s.max_inference_time_ms == 0) note("adaptive_timeout: there is no max_inference_time_ms");
   if (!s.grammar_triggers.empty() && !s.grammar_lazy) note("grammar_triggers: grammar_lazy is off");
+  if (s.grammar_lazy && s.grammar.empty() && s.json_schema.empty()) note("grammar_lazy: there is no grammar");
   if (s.seed < 0) {
     s.seed = static_cast<std::int64_t>(std::random_device{}());
     note(concat("seed is ", s.seed));

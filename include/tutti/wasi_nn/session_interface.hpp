@@ -177,9 +177,10 @@ inline int close_execution_context(void* context, std::uint32_t execution) noexc
 /// Index 0 is the prompt; 1 options of the session; 3 a control.
 inline int set_input(void* context, std::uint32_t execution, std::uint32_t index, Tensor const* tensor) noexcept {
   return call(context, "set_input", [&](Host& host) {
-    std::string const text = prompt_of(not_null(tensor, "the tensor"));
-    if (index == 2) throw Failure(Code::unsupported_operation, "tokens have no length in this interface: give text");
-    host.instance->set_input(host.handle(execution), index, {std::as_bytes(std::span(text)), false});
+    host.instance->set_input(host.handle(execution), index, [&] {
+      if (index == 2) throw Failure(Code::unsupported_operation, "tokens have no length in this interface: give text");
+      return GuestTensor{prompt_of(not_null(tensor, "the tensor")), false};
+    });
     return Code::success;
   });
 }

@@ -5,6 +5,8 @@
 /// checks and docs/configuration.md read the rows.
 
 #include <tutti/core/setting.hpp>
+#include <tutti/infer/cache_type.hpp>
+#include <tutti/infer/log.hpp>
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/slots.hpp>
 
@@ -19,21 +21,12 @@
 namespace tutti {
 namespace wasi_nn {
 
-enum class LogLevel : unsigned char { debug, info, warn, error, fatal, none };
-enum class LogFormat : unsigned char { text, json };
-enum class CacheType : unsigned char { f32, f16, bf16 };
+using infer::CacheType, infer::Log, infer::LogFormat, infer::LogLevel;
 enum class Numa : unsigned char { disabled, distribute, isolate, numactl };
 enum class Device : unsigned char { automatic, cpu, gpu };
 
 }  // namespace wasi_nn
 
-template <>
-inline constexpr auto setting::spelling<wasi_nn::LogLevel> =
-    std::array<std::string_view, 6>{"debug", "info", "warn", "error", "fatal", "none"};
-template <>
-inline constexpr auto setting::spelling<wasi_nn::LogFormat> = std::array<std::string_view, 2>{"text", "json"};
-template <>
-inline constexpr auto setting::spelling<wasi_nn::CacheType> = std::array<std::string_view, 3>{"f32", "f16", "bf16"};
 template <>
 inline constexpr auto setting::spelling<wasi_nn::Numa> =
     std::array<std::string_view, 4>{"disabled", "distribute", "isolate", "numactl"};
@@ -71,8 +64,9 @@ struct Settings {
   bool context_shifting = false, cache_prompt = true, enable_partial_cache_deletion = true;
   setting::Choice<infer::CacheOrder> cache_strategy = infer::CacheOrder::lru,
                                      cache_deletion_strategy = infer::CacheOrder::lru;
-  std::int64_t max_cache_tokens = 0, retention_ms = 0, n_keep_tokens = 0, n_discard_tokens = 0, max_memory_mb = 0;
-  double memory_pressure_threshold = 0.85;
+  std::int64_t max_cache_tokens = 0, retention_ms = 0, cache_reuse = 0, n_keep_tokens = 0, n_discard_tokens = 0,
+               max_memory_mb = 0;
+  double memory_pressure_threshold = 0.85, cache_similarity = 0.1;
   // logging
   setting::Choice<LogLevel> log_level = LogLevel::warn;
   setting::Choice<LogFormat> log_format = LogFormat::text;
@@ -102,6 +96,12 @@ struct Settings {
   std::int64_t priority = 0;
   std::map<std::string, std::string> fitted;  ///< by setting: what was said and what holds in its place
 };
+
+/// `path`: where the host allows the file to be; empty: standard error.
+inline infer::LogOptions log_options(Settings const& s, std::string path) {
+  return {s.log_debug ? LogLevel::debug : static_cast<LogLevel>(s.log_level), s.log_format, s.log_timestamps,
+          s.log_colors, std::move(path)};
+}
 
 /// Objects in which a setting may stand, beside the top of a document. Bits of Row::groups.
 namespace group {
@@ -190,6 +190,12 @@ void for_each_setting(AnySettings& s, F&& f) {
     "it loses only as many tokens as must go; false: all");
   f(Row{"max_cache_tokens", g::memory, model, ""}, s.max_cache_tokens, Whole{0, 1 << 30},
     "tokens in idle caches; 0: as many as there is room for");
+  f(Row{"cache_reuse", g::memory, model, "n_cache_reuse"}, s.cache_reuse, Whole{0, 1 << 24},
+    "runs of at least so many tokens that stand later in a cache than in the prompt are moved, as when old messages "
+    "are "
+    "dropped; answers then differ a little; 0: they are read again");
+  f(Row{"cache_similarity", g::memory, model, "slot_prompt_similarity"}, s.cache_similarity, Real{0, 1},
+    "share of a prompt that a cache must hold to be given up for it; of others the beginning is copied");
   f(Row{"retention_ms", g::memory, model, "cache_policy.retention_ms"}, s.retention_ms, Whole{0, day},
     "idle caches are forgotten after this time; 0: never");
   f(Row{"max_memory_mb", g::memory, model, ""}, s.max_memory_mb, Whole{0, 1 << 24},

@@ -105,7 +105,7 @@ inline int init_execution_context(void* context, std::uint32_t graph, std::uint3
   });
 }
 /// A copy of the tensor's bytes, made before anything looks at them: a guest may change them meanwhile.
-inline std::vector<std::byte> copied(Tensor const& tensor) {
+inline GuestTensor copied(Tensor const& tensor) {
   if (tensor.dimensions != nullptr && tensor.dimensions->size > most_dimensions)
     throw Failure(Code::invalid_argument,
                   concat("a tensor has ", tensor.dimensions->size, " dimensions, at most 4 may be"));
@@ -115,13 +115,11 @@ inline std::vector<std::byte> copied(Tensor const& tensor) {
   if (tensor.data.size > most_input)
     throw Failure(Code::too_large,
                   concat("a tensor has ", tensor.data.size, " bytes, at most ", most_input, " may be"));
-  auto const* const data = reinterpret_cast<std::byte const*>(tensor.data.data);
-  return {data, data + tensor.data.size};
+  return {std::string(reinterpret_cast<char const*>(tensor.data.data), tensor.data.size), tensor.type == 4};
 }
 inline int set_input(void* context, std::uint32_t execution, std::uint32_t index, Tensor const* tensor) noexcept {
   return call(context, "set_input", [&](Instance& instance) {
-    std::vector<std::byte> const bytes = copied(not_null(tensor, "the tensor"));
-    instance.set_input(execution, index, {bytes, tensor->type == 4});
+    instance.set_input(execution, index, [&] { return copied(not_null(tensor, "the tensor")); });
     return Code::success;
   });
 }

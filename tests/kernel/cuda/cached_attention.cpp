@@ -12,13 +12,14 @@ TEST_CASE("Attention over a cache on a device agrees with double precision for p
   std::vector<CachedSizes> const all{{1, 1, 4, 2, 0},
                                      {3, 1, 8, 4, 0, RotaryPairing::interleaved},
                                      {4, 2, 64, 32, 7},
-                                     {6, 3, 20, 10, 0, RotaryPairing::interleaved, DType::float16},
+                                     {6, 3, 20, 10, 0, RotaryPairing::interleaved, BlockType::f16},
                                      {2, 2, 33, 0, 0},
-                                     {2, 1, 160, 20, 0, RotaryPairing::half, DType::bfloat16}};
+                                     {4, 2, 64, 32, 0, RotaryPairing::half, BlockType::q8_0},
+                                     {2, 1, 160, 20, 0, RotaryPairing::half, BlockType::bf16}};
   for (CachedSizes const& s : all) {
     std::int64_t const slots = 3, capacity = 40, width = (s.heads + 2 * s.kv_heads) * s.head_size;
     // What was never written must not be looked at.
-    std::vector<std::uint8_t> const unwritten(length(slots * s.kv_heads * capacity * s.head_size) * size_of(s.cache),
+    std::vector<std::uint8_t> const unwritten(length(slots * s.kv_heads * capacity * row_bytes(s.cache, s.head_size)),
                                               0xff);
     OnDevice const keys(unwritten), values(unwritten);
     CachedOracle oracle(s, slots);
@@ -53,9 +54,9 @@ TEST_CASE("Attention over a cache on a device agrees with double precision for p
                                                       .out = out.data()});
       CAPTURE(s.heads, s.head_size, s.window, rows.count());
       require_close_on_device(out.read(), oracle.answers(rows, qkv),
-                              s.cache == DType::float32   ? 2e-5
-                              : s.cache == DType::float16 ? 1e-3
-                                                          : 1e-2,
+                              s.cache == BlockType::f32   ? 2e-5
+                              : s.cache == BlockType::f16 ? 1e-3
+                                                          : 2e-2,
                               1, "out");
     }
   }
@@ -66,6 +67,6 @@ TEST_CASE("Attention over a cache on a device refuses sizes and types that it la
   REQUIRE_ERROR(kernel::cuda::cached_attention(cuda_context(), op), ErrorKind::invalid_argument, "evenly");
   op.heads = 2, op.head_size = 600;
   REQUIRE_ERROR(kernel::cuda::cached_attention(cuda_context(), op), ErrorKind::invalid_argument, "up to 512");
-  op.head_size = 8, op.cache = DType::float64;
-  REQUIRE_ERROR(kernel::cuda::cached_attention(cuda_context(), op), ErrorKind::invalid_argument, "float64");
+  op.head_size = 8, op.cache = BlockType::q4_0;
+  REQUIRE_ERROR(kernel::cuda::cached_attention(cuda_context(), op), ErrorKind::invalid_argument, "Q4_0");
 }

@@ -131,6 +131,7 @@ TUTTI_KERNEL_INLINE F32 load(bfloat16 const* p) { return widen_bfloat16(load_hal
 TUTTI_KERNEL_INLINE F32 load_partial(bfloat16 const* p, int n) { return widen_bfloat16(load_halves(p, n)); }
 TUTTI_KERNEL_INLINE void store(bfloat16* p, F32 x) { store_halves(p, narrow_bfloat16(x), 8); }
 TUTTI_KERNEL_INLINE void store_partial(bfloat16* p, F32 x, int n) { store_halves(p, narrow_bfloat16(x), n); }
+TUTTI_KERNEL_INLINE F32 set(float16 x) { return {_mm256_cvtph_ps(_mm_set1_epi16(static_cast<short>(x.bits)))}; }
 TUTTI_KERNEL_INLINE F32 load(float16 const* p) { return {_mm256_cvtph_ps(load_halves(p, 8))}; }
 TUTTI_KERNEL_INLINE F32 load_partial(float16 const* p, int n) { return {_mm256_cvtph_ps(load_halves(p, n))}; }
 TUTTI_KERNEL_INLINE void store(float16* p, F32 x) {

@@ -124,6 +124,9 @@ TUTTI_KERNEL_INLINE void store_partial(bfloat16* p, F32 x, int n) {
 TUTTI_KERNEL_INLINE __m256i narrow_float16(F32 x) {
   return _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+TUTTI_KERNEL_INLINE F32 set(float16 x) {
+  return {_mm512_cvtph_ps(_mm256_set1_epi16(static_cast<short>(x.bits)))};
+}
 TUTTI_KERNEL_INLINE F32 load(float16 const* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(p)))};
 }

@@ -68,6 +68,7 @@ TUTTI_KERNEL_INLINE void store(bfloat16* p, F32 x) { *p = bfloat16(x.v); }
 TUTTI_KERNEL_INLINE void store_partial(bfloat16* p, F32 x, int n) {
   if (n > 0) *p = bfloat16(x.v);
 }
+TUTTI_KERNEL_INLINE F32 set(float16 x) { return {float(x)}; }
 TUTTI_KERNEL_INLINE F32 load(float16 const* p) { return {float(*p)}; }
 TUTTI_KERNEL_INLINE F32 load_partial(float16 const* p, int n) { return {n > 0 ? float(*p) : 0.0f}; }
 TUTTI_KERNEL_INLINE void store(float16* p, F32 x) { *p = float16(x.v); }

@@ -50,8 +50,7 @@ inline constexpr graph::cuda::CustomBody bodies[] = {
 
 inline std::int64_t layer_bytes(nn::StoredModel const& model, nn::CacheSizes const& sizes, std::int64_t layer) {
   std::string const prefix = concat("blk.", layer, ".");
-  std::int64_t bytes = 2 * sizes.slots * model.kv_heads() * sizes.capacity * model.head_size() *
-                       static_cast<std::int64_t>(size_of(sizes.dtype));
+  std::int64_t bytes = nn::cache_layer_bytes(model, sizes);
   for (nn::StoredTensor const& tensor : model.tensors)
     if (tensor.name.starts_with(prefix)) bytes += tensor.bytes();
   return bytes;
@@ -62,16 +61,14 @@ inline std::int64_t head_bytes(nn::StoredModel const& model) {
   return head == nullptr ? 0 : head->bytes();
 }
 /// Values of a batch between steps, and what the driver keeps of captured programs.
-inline std::int64_t working_bytes(nn::StoredModel const& model, std::int64_t batch) {
-  std::int64_t const widths =
-      8 * model.channels() + 4 * model.hidden() + 4 * (model.heads() + 2 * model.kv_heads()) * model.head_size();
-  return 4 * batch * widths + 12 * 32 * model.classes() + (std::int64_t{256} << 20);
+inline std::int64_t device_working_bytes(nn::StoredModel const& model, std::int64_t batch) {
+  return nn::working_bytes(model, batch) + (std::int64_t{256} << 20);
 }
 
 /// Layers of `share` that go into `free` bytes, counted as DeviceShare does.
 inline std::int64_t fitting_layers(nn::StoredModel const& model, nn::CacheSizes const& sizes, std::int64_t batch,
                                    std::int64_t free) {
-  std::int64_t left = free - working_bytes(model, batch), count = 0;
+  std::int64_t left = free - device_working_bytes(model, batch), count = 0;
   for (std::int64_t layer = model.layers() - 1; layer >= 0; --layer, ++count)
     if ((left -= layer_bytes(model, sizes, layer)) < 0) return count;
   return left >= head_bytes(model) ? count + 1 : count;

@@ -5,7 +5,9 @@
 /// chat in.
 
 #include <tutti/infer/http/chat_page.hpp>
+#include <tutti/infer/http/metrics.hpp>
 #include <tutti/infer/openai.hpp>
+#include <tutti/infer/served_model.hpp>
 
 #include <httplib.h>
 
@@ -74,14 +76,13 @@ inline bool same_secret(std::string_view given, std::string_view key) noexcept {
 
 }  // namespace detail
 
-/// Serves one model. Handlers run in threads of the HTTP library; `stop` may be called from anywhere.
+/// Serves one model, and another one from when that takes its place. Handlers run in threads of the HTTP library;
+/// `stop` may be called from anywhere.
 class Server {
  public:
-  /// Borrows service, tokenizer and chat template. Errors: configuration (a host beyond this machine without a key), io
-  /// (the port cannot be had).
-  Server(Service& service, data::Tokenizer const& tokenizer, data::ChatTemplate const& chat, std::string model,
-         ServerOptions options = {})
-      : service_(service), tokenizer_(tokenizer), chat_(chat), model_(std::move(model)), options_(std::move(options)) {
+  /// Borrows the model's place. Errors: configuration (a host beyond this machine without a key), io (the port cannot
+  /// be had).
+  explicit Server(HotModel& models, ServerOptions options = {}) : models_(models), options_(std::move(options)) {
     if (beyond_this_machine(options_.host) && options_.api_key.empty())
       throw Error(ErrorKind::configuration, "Server",
                   "host " + options_.host + " is reachable by others. Set an API key, or use 127.0.0.1");
@@ -176,33 +177,43 @@ class Server {
       response.set_content("{\"status\":\"ok\"}", "application/json");
     });
     http_.Get("/status", [this](HttpRequest const&, Response& response) {
-      ServiceStatus const s = service_.status();
-      response.set_content(openai::Writer::dump({{"waiting", s.waiting},
-                                                 {"running", s.running},
-                                                 {"finished", s.finished},
-                                                 {"refused", s.refused},
-                                                 {"prompt_tokens", s.prompt_tokens},
-                                                 {"reused_tokens", s.reused_tokens},
-                                                 {"completion_tokens", s.tokens},
-                                                 {"drafted_tokens", s.speculation.drafted},
-                                                 {"accepted_tokens", s.speculation.accepted}}),
-                           "application/json");
+      auto const model = models_.get();
+      ServiceStatus const status = model->service().status();
+      nlohmann::json document = {{"model", model->name()},
+                                 {"tokens_per_second", status.tokens_per_second()},
+                                 {"mean_first_token_seconds", status.mean_first_token_seconds()}};
+      for_each_metric(status, [&](char const* name, std::string const&, double value, char const*) {
+        bool const seconds = std::string_view(name).ends_with("seconds");
+        document[name] = seconds ? nlohmann::json(value) : nlohmann::json(static_cast<std::int64_t>(value));
+      });
+      response.set_content(openai::Writer::dump(document), "application/json");
+    });
+    http_.Get("/metrics", [this](HttpRequest const&, Response& response) {
+      response.set_content(prometheus_text(models_.get()->service().status()), "text/plain; version=0.0.4");
     });
     http_.Get("/v1/models", [this](HttpRequest const&, Response& response) {
-      response.set_content(openai::Writer::dump({{"object", "list"}, {"data", nlohmann::json::array({model()})}}),
-                           "application/json");
+      response.set_content(
+          openai::Writer::dump({{"object", "list"}, {"data", nlohmann::json::array({describe(*models_.get())})}}),
+          "application/json");
     });
     http_.Get("/v1/models/(.+)", [this](HttpRequest const& request, Response& response) {
-      if (request.matches[1] == model_) response.set_content(openai::Writer::dump(model()), "application/json");
+      auto const model = models_.get();
+      if (request.matches[1] == model->name())
+        response.set_content(openai::Writer::dump(describe(*model)), "application/json");
       else refuse(response, 404, "there is no model of this name. /v1/models lists the one that is served");
     });
     http_.Post("/v1/chat/completions", [this](HttpRequest const& request, Response& response) {
-      guarded(response,
-              [&] { answer(openai::read_chat(request.body, tokenizer_, chat_, options_.limits), true, response); });
+      guarded(response, [&] {
+        auto const model = models_.get();
+        answer(model, openai::read_chat(request.body, model->tokenizer(), model->chat(), options_.limits), true,
+               response);
+      });
     });
     http_.Post("/v1/completions", [this](HttpRequest const& request, Response& response) {
-      guarded(response,
-              [&] { answer(openai::read_completion(request.body, tokenizer_, options_.limits), false, response); });
+      guarded(response, [&] {
+        auto const model = models_.get();
+        answer(model, openai::read_completion(request.body, model->tokenizer(), options_.limits), false, response);
+      });
     });
     http_.Post("/v1/embeddings", [this](HttpRequest const& request, Response& response) {
       guarded(response, [&] { embed(request.body, response); });
@@ -211,16 +222,16 @@ class Server {
 
   std::string next_id(char const* kind) { return kind + std::to_string(++ids_); }
 
-  nlohmann::json model() const {
-    return {{"id", model_},
+  static nlohmann::json describe(ServedModel& model) {
+    return {{"id", model.name()},
             {"object", "model"},
             {"created", 0},
             {"owned_by", "local"},
-            {"context_length", service_.capacity()}};
+            {"context_length", model.service().capacity()}};
   }
 
   /// One after the other, a few at a time: a list longer than the queue waits for itself.
-  std::vector<std::shared_ptr<Generation>> embedded(std::vector<Request> requests) {
+  static std::vector<std::shared_ptr<Generation>> embedded(Service& service, std::vector<Request> requests) {
     constexpr std::size_t at_once = 8;
     std::vector<std::shared_ptr<Generation>> all;
     std::size_t done = 0;
@@ -228,7 +239,7 @@ class Server {
       for (Request& request : requests) {
         if (all.size() - done == at_once) all[done++]->wait();
         for (;;) try {
-            all.push_back(service_.submit(Request(request)));
+            all.push_back(service.submit(Request(request)));
             break;
           } catch (Error const& error) {
             if (error.kind() != ErrorKind::busy || done == all.size()) throw;
@@ -244,35 +255,37 @@ class Server {
   }
 
   /// What stop meanings mean: the hidden states of their texts.
-  void read_meanings(openai::Call& call) {
+  static void read_meanings(ServedModel& model, openai::Call& call) {
     std::vector<Request> requests;
     for (std::string const& text : call.meanings) {
       Request request;
-      request.prompt = tokenizer_.encode(text);
+      request.prompt = model.tokenizer().encode(text);
       request.embed = true;
       if (request.prompt.empty())
         throw Error(ErrorKind::invalid_argument, "openai", "'stop_meaning' has a text without tokens");
       requests.push_back(std::move(request));
     }
-    for (auto const& one : embedded(std::move(requests))) call.request.stop.meanings.push_back(one->wait().embedding);
+    for (auto const& one : embedded(model.service(), std::move(requests)))
+      call.request.stop.meanings.push_back(one->wait().embedding);
   }
 
-  void answer(openai::Call call, bool chat, Response& response) {
-    read_meanings(call);
-    openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model_, tokenizer_, chat);
+  void answer(std::shared_ptr<ServedModel> const& model, openai::Call call, bool chat, Response& response) {
+    read_meanings(*model, call);
+    openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model->name(), model->tokenizer(), chat);
     if (!call.stream) {
       bool const likely = call.request.likeliest.has_value();
-      auto const generation = service_.submit(std::move(call.request));
+      auto const generation = model->service().submit(std::move(call.request));
       response.set_content(writer.whole(generation->wait(), likely), "application/json");
       return;
     }
     auto const texts = std::make_shared<detail::TextStream>();
     call.request.on_text = [texts](std::string_view text) { texts->push(text); };
-    auto const generation = service_.submit(std::move(call.request));
+    auto const generation = model->service().submit(std::move(call.request));
     response.set_header("Cache-Control", "no-cache");
     response.set_chunked_content_provider(
         "text/event-stream",
-        [texts, generation, writer, usage = call.usage, first = true](std::size_t, httplib::DataSink& sink) mutable {
+        [model, texts, generation, writer, usage = call.usage, first = true](std::size_t,
+                                                                             httplib::DataSink& sink) mutable {
           bool const done = generation->done();  // asked first: texts that came before it are there
           if (std::string const text = texts->next(); !text.empty()) {
             std::string const event = writer.piece(text, std::exchange(first, false));
@@ -293,10 +306,11 @@ class Server {
   }
 
   void embed(std::string const& body, Response& response) {
-    openai::Embeddings wanted = openai::read_embeddings(body, tokenizer_, options_.limits);
+    auto const model = models_.get();
+    openai::Embeddings wanted = openai::read_embeddings(body, model->tokenizer(), options_.limits);
     nlohmann::json list = nlohmann::json::array();
     std::int64_t tokens = 0;
-    for (auto const& generation : embedded(std::move(wanted.requests))) {
+    for (auto const& generation : embedded(model->service(), std::move(wanted.requests))) {
       Completion const& result = generation->wait();
       list.push_back({{"object", "embedding"},
                       {"index", list.size()},
@@ -305,15 +319,12 @@ class Server {
     }
     response.set_content(openai::Writer::dump({{"object", "list"},
                                                {"data", std::move(list)},
-                                               {"model", model_},
+                                               {"model", model->name()},
                                                {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}),
                          "application/json");
   }
 
-  Service& service_;
-  data::Tokenizer const& tokenizer_;
-  data::ChatTemplate chat_;
-  std::string model_;
+  HotModel& models_;
   ServerOptions options_;
   std::atomic<std::int64_t> ids_{0};
   httplib::Server http_;

@@ -9,6 +9,7 @@
 #include <tutti/kernel/cpu/entries.hpp>
 #else
 
+#include <tutti/core/block_layout.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/isa/levels.hpp>
 #include <tutti/kernel/attention.hpp>

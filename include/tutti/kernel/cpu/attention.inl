@@ -289,10 +289,32 @@ void attention_gradient_rounded(Arguments... arguments) {
   attention_gradient_of<words_of(Product::bfloat16)>(arguments...);
 }
 
+/// Rows of d numbers, one after another, as lanes of them are read.
+template <class T>
+struct LaneRows {
+  T const* rows;
+  std::int64_t d;
+  TUTTI_KERNEL_INLINE T const* row(std::int64_t number) const { return rows + number * d; }
+  TUTTI_KERNEL_INLINE static F32 lanes(T const* row, std::int64_t c) { return load(row + c); }
+  TUTTI_KERNEL_INLINE static F32 lanes(T const* row, std::int64_t c, int n) { return load_partial(row + c, n); }
+};
+/// The same of whole blocks, whose elements lanes divide.
+template <>
+struct LaneRows<blocks::Q8_0> {
+  blocks::Q8_0 const* rows;
+  std::int64_t d;
+  TUTTI_KERNEL_INLINE blocks::Q8_0 const* row(std::int64_t number) const { return rows + number * (d / 32); }
+  TUTTI_KERNEL_INLINE static F32 lanes(blocks::Q8_0 const* row, std::int64_t c) {
+    return mul(to_f32(load(row[c / 32].q + c % 32)), set(row[c / 32].d));
+  }
+  TUTTI_KERNEL_INLINE static F32 lanes(blocks::Q8_0 const* row, std::int64_t c, int) { return lanes(row, c); }
+};
+
 /// One query against `length` positions: bandwidth decides, so keys and values are read once, as they lie.
 template <class T>
 TUTTI_TARGET void attention_decode_head(std::int64_t length, std::int64_t d, float scaling, float const* q,
-                                        T const* keys, T const* values, float* out) {
+                                        T const* key_rows, T const* value_rows, float* out) {
+  LaneRows<T> const keys{key_rows, d}, values{value_rows, d};
   constexpr int block = 64;
   float highest = -std::numeric_limits<float>::infinity(), total = 0;
   for (std::int64_t first = 0; first < length; first += block) {
@@ -300,13 +322,13 @@ TUTTI_TARGET void attention_decode_head(std::int64_t length, std::int64_t d, flo
     float scores[block];
     float top = highest;
     for (int t = 0; t < n; ++t) {
-      T const* const key = keys + (first + t) * d;
+      T const* const key = keys.row(first + t);
       F32 product = zero();
       std::int64_t c = 0;
-      for (; c + F32::lanes <= d; c += F32::lanes) product = fma(load(q + c), load(key + c), product);
+      for (; c + F32::lanes <= d; c += F32::lanes) product = fma(load(q + c), keys.lanes(key, c), product);
       if (c < d)
-        product =
-            fma(load_partial(q + c, static_cast<int>(d - c)), load_partial(key + c, static_cast<int>(d - c)), product);
+        product = fma(load_partial(q + c, static_cast<int>(d - c)),
+                      keys.lanes(key, c, static_cast<int>(d - c)), product);
       scores[t] = sum(product) * scaling;
       top = scores[t] > top ? scores[t] : top;
     }
@@ -323,7 +345,7 @@ TUTTI_TARGET void attention_decode_head(std::int64_t length, std::int64_t d, flo
     for (std::int64_t c = 0; c < d; c += F32::lanes) {
       int const m = static_cast<int>(d - c < F32::lanes ? d - c : F32::lanes);
       F32 value = first == 0 ? zero() : mul(load_partial(out + c, m), set(correction));
-      for (int t = 0; t < n; ++t) value = fma(set(scores[t]), load_partial(values + (first + t) * d + c, m), value);
+      for (int t = 0; t < n; ++t) value = fma(set(scores[t]), values.lanes(values.row(first + t), c, m), value);
       store_partial(out + c, value, m);
     }
   }

@@ -10,6 +10,8 @@
 #else
 
 #include <tutti/core/bfloat16.hpp>
+#include <tutti/core/block_layout.hpp>
+#include <tutti/core/block_quantise.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/float16.hpp>
@@ -25,6 +27,14 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+
+namespace tutti::kernel::cpu {
+/// Numbers in a T of a cache.
+template <class T>
+inline constexpr std::int64_t elements_in = 1;
+template <>
+inline constexpr std::int64_t elements_in<blocks::Q8_0> = 32;
+}  // namespace tutti::kernel::cpu
 
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/cached_attention.inl>
 #include <tutti/exec/isa/foreach.inl>
@@ -42,8 +52,12 @@ inline void check_cached(CachedAttention const& a) {
   if (a.head_size < 1 || a.pairs < 0 || 2 * a.pairs > a.head_size)
     refuse(ErrorKind::invalid_argument, concat("heads of ", a.head_size, " elements have no ", a.pairs, " pairs"));
   if (a.window < 0) refuse(ErrorKind::invalid_argument, concat("a window of ", a.window, " keys"));
-  if (a.cache != DType::float32 && a.cache != DType::float16 && a.cache != DType::bfloat16)
-    refuse(ErrorKind::invalid_argument, "the cache is neither float32 nor float16 nor bfloat16");
+  if (a.cache != BlockType::f32 && a.cache != BlockType::f16 && a.cache != BlockType::bf16 &&
+      a.cache != BlockType::q8_0)
+    refuse(ErrorKind::invalid_argument, concat("the cache is ", name(a.cache), ", none of F32, F16, BF16 and Q8_0"));
+  if (a.head_size % block_elements(a.cache) != 0)
+    refuse(ErrorKind::invalid_argument, concat("heads of ", a.head_size, " elements have no whole blocks of ",
+                                               name(a.cache), ". Keep the cache in F16"));
   for (std::int64_t row = 0; row < a.rows; ++row) {
     if (a.slot[row] == -1) continue;
     if (a.slot[row] < 0 || a.slot[row] >= a.slots)
@@ -62,8 +76,10 @@ struct CacheOf {
   T const* keys(std::int64_t row, std::int64_t head) const { return static_cast<T const*>(a.keys) + at(row, head); }
   T const* values(std::int64_t row, std::int64_t head) const { return static_cast<T const*>(a.values) + at(row, head); }
   std::int64_t at(std::int64_t row, std::int64_t head) const {
-    return (a.slot[row] * a.kv_heads + head / (a.heads / a.kv_heads)) * a.capacity * a.head_size;
+    return (a.slot[row] * a.kv_heads + head / (a.heads / a.kv_heads)) * a.capacity * columns();
   }
+  /// Ts of a row.
+  std::int64_t columns() const { return a.head_size / elements_in<T>; }
 
   void store(exec::Isa isa, std::int64_t row, float* turned) const {
     TUTTI_DISPATCH(isa, store_cached_row<T>(a, row, turned));
@@ -76,7 +92,8 @@ struct CacheOf {
     std::int64_t const first = a.window > 0 ? std::max<std::int64_t>(0, length - a.window) : 0;
     float* const out = a.out + (row * a.heads + head) * d;
     std::memcpy(query, out, static_cast<std::size_t>(d) * sizeof(float));
-    single_head(isa, length - first, query, keys(row, head) + first * d, values(row, head) + first * d, out);
+    single_head(isa, length - first, query, keys(row, head) + first * columns(), values(row, head) + first * columns(),
+                out);
   }
   void single_head(exec::Isa isa, std::int64_t length, float const* query, T const* k, T const* v, float* out) const {
     TUTTI_DISPATCH(isa, attention_decode_head(length, a.head_size, a.scale, query, k, v, out));
@@ -92,8 +109,8 @@ struct CacheOf {
       std::int64_t const seen = a.window > 0 ? std::max<std::int64_t>(0, from - a.window + 1) : 0;
       float *const wide_k = scratch, *const wide_v = wide_k + to * d;
       scratch = wide_v + to * d;
-      widen(isa, keys(begin, head) + seen * d, wide_k + seen * d, (to - seen) * d);
-      widen(isa, values(begin, head) + seen * d, wide_v + seen * d, (to - seen) * d);
+      widen(isa, keys(begin, head) + seen * columns(), wide_k + seen * d, (to - seen) * d);
+      widen(isa, values(begin, head) + seen * columns(), wide_v + seen * d, (to - seen) * d);
       // What lies before is packed with its block and then not looked at, but must be numbers.
       std::memset(wide_k, 0, static_cast<std::size_t>(seen * d) * sizeof(float));
       std::memset(wide_v, 0, static_cast<std::size_t>(seen * d) * sizeof(float));
@@ -173,9 +190,10 @@ void cached_attention_of(exec::Context& context, CachedAttention const& a) {
 TUTTI_INLINE void cached_attention(exec::Context& context, CachedAttention const& a) {
   detail::check_cached(a);
   if (a.rows <= 0) return;
-  if (a.cache == DType::float32) detail::cached_attention_of<float>(context, a);
-  else if (a.cache == DType::float16) detail::cached_attention_of<float16>(context, a);
-  else detail::cached_attention_of<bfloat16>(context, a);
+  if (a.cache == BlockType::f32) detail::cached_attention_of<float>(context, a);
+  else if (a.cache == BlockType::f16) detail::cached_attention_of<float16>(context, a);
+  else if (a.cache == BlockType::bf16) detail::cached_attention_of<bfloat16>(context, a);
+  else detail::cached_attention_of<blocks::Q8_0>(context, a);
 }
 
 }  // namespace tutti::kernel::cpu

@@ -9,12 +9,18 @@ TUTTI_TARGET void convert_row(float const* from, T* to, std::int64_t count) {
   if (c < count)
     store_partial(to + c, load_partial(from + c, static_cast<int>(count - c)), static_cast<int>(count - c));
 }
+TUTTI_TARGET inline void convert_row(float const* from, blocks::Q8_0* to, std::int64_t count) {
+  for (std::int64_t c = 0; c < count; c += 32) blocks::quantise(from + c, to[c / 32]);
+}
 template <class T>
 TUTTI_TARGET void widen_rows(T const* from, float* to, std::int64_t count) {
   std::int64_t c = 0;
   for (; c + F32::lanes <= count; c += F32::lanes) store(to + c, load(from + c));
   if (c < count)
     store_partial(to + c, load_partial(from + c, static_cast<int>(count - c)), static_cast<int>(count - c));
+}
+TUTTI_TARGET inline void widen_rows(blocks::Q8_0 const* from, float* to, std::int64_t count) {
+  for (std::int64_t c = 0; c < count; c += F32::lanes) store(to + c, LaneRows<blocks::Q8_0>::lanes(from, c));
 }
 
 /// A head with its first 2 * pairs elements rotated.
@@ -36,7 +42,8 @@ TUTTI_TARGET void store_cached_row(CachedAttention const& a, std::int64_t row, f
   for (std::int64_t head = 0; head < a.heads; ++head)
     rotate_head(a, row, q + head * d, a.out + (row * a.heads + head) * d);
   for (std::int64_t head = 0; head < a.kv_heads; ++head) {
-    std::int64_t const at = ((a.slot[row] * a.kv_heads + head) * a.capacity + a.position[row]) * d;
+    std::int64_t const at =
+        ((a.slot[row] * a.kv_heads + head) * a.capacity + a.position[row]) * (d / elements_in<T>);
     rotate_head(a, row, k + head * d, turned);
     convert_row(turned, static_cast<T*>(a.keys) + at, d);
     convert_row(v + head * d, static_cast<T*>(a.values) + at, d);

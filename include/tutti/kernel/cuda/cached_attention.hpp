@@ -5,6 +5,7 @@
 /// each row, whose warps take keys in turn and join their softmaxes in order.
 
 #include <tutti/core/bfloat16.hpp>
+#include <tutti/core/block_layout.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/float16.hpp>
@@ -40,6 +41,32 @@ __device__ inline bool has_place(CachedAttention const& op, std::int64_t row) {
   return op.slot[row] >= 0 && op.slot[row] < op.slots && op.position[row] >= 0 && op.position[row] < op.capacity;
 }
 
+/// Numbers of a cache, by their place in it. Lanes of a warp that write have places that follow one another.
+template <class C>
+struct CacheNumbers {
+  static constexpr int block = 1;
+  C* numbers;
+  __device__ float operator[](std::int64_t at) const { return float(numbers[at]); }
+  __device__ void write(std::int64_t at, float value) const { numbers[at] = C(value); }
+};
+/// A warp writes a block: as blocks::quantise does.
+template <>
+struct CacheNumbers<blocks::Q8_0> {
+  static constexpr int block = 32;
+  blocks::Q8_0* blocks;
+  __device__ float operator[](std::int64_t at) const {
+    blocks::Q8_0 const& one = blocks[at / 32];
+    return float(one.d) * static_cast<float>(one.q[at % 32]);
+  }
+  __device__ void write(std::int64_t at, float value) const {
+    blocks::Q8_0& one = blocks[at / 32];
+    float16 const scale(warp_maximum(fabsf(value)) / 127.0f);
+    float const inverse = float(scale) == 0.0f ? 0.0f : 1.0f / float(scale);
+    one.q[at % 32] = static_cast<std::int8_t>(rintf(fminf(fmaxf(inverse * value, -127.0f), 127.0f)));
+    if (at % 32 == 0) one.d = scale;
+  }
+};
+
 /// A key's and a value's element a thread.
 template <class C>
 __global__ void __launch_bounds__(256) store_cached(CachedAttention const op) {
@@ -52,8 +79,8 @@ __global__ void __launch_bounds__(256) store_cached(CachedAttention const op) {
   float const* const key = op.qkv + row * width + (op.heads + head) * op.head_size;
   std::int64_t const place =
       ((op.slot[row] * op.kv_heads + head) * op.capacity + op.position[row]) * op.head_size + at;
-  static_cast<C*>(op.keys)[place] = C(rotated(op, row, key, at));
-  static_cast<C*>(op.values)[place] = C(key[op.kv_heads * op.head_size + at]);
+  CacheNumbers<C>{static_cast<C*>(op.keys)}.write(place, rotated(op, row, key, at));
+  CacheNumbers<C>{static_cast<C*>(op.values)}.write(place, key[op.kv_heads * op.head_size + at]);
 }
 
 /// Block (head, row).
@@ -77,14 +104,14 @@ __global__ void __launch_bounds__(32 * cached_warps) attend_cached(CachedAttenti
   std::int64_t const end = std::int64_t{op.position[row]} + 1;
   std::int64_t const first = op.window > 0 && end > op.window ? end - op.window : 0;
   std::int64_t const from = (op.slot[row] * op.kv_heads + head / (op.heads / op.kv_heads)) * op.capacity * size;
-  C const* const keys = static_cast<C const*>(op.keys) + from;
-  C const* const values = static_cast<C const*>(op.values) + from;
+  CacheNumbers<C> const keys{static_cast<C*>(op.keys) + from / CacheNumbers<C>::block};
+  CacheNumbers<C> const values{static_cast<C*>(op.values) + from / CacheNumbers<C>::block};
   float most = -INFINITY, total = 0, sum[held] = {};
   for (std::int64_t t = first + warp; t < end; t += cached_warps) {
     float score = 0;
 #pragma unroll
     for (int j = 0; j < held; ++j)
-      if (int const i = lane + 32 * j; i < size) score = fmaf(query[i], float(keys[t * size + i]), score);
+      if (int const i = lane + 32 * j; i < size) score = fmaf(query[i], keys[t * size + i], score);
     score = warp_sum(score);
     float const next = fmaxf(most, score), shrink = most == next ? 1.0f : expf(most - next);
     float const weight = expf(score - next);
@@ -92,7 +119,7 @@ __global__ void __launch_bounds__(32 * cached_warps) attend_cached(CachedAttenti
     total = total * shrink + weight;
 #pragma unroll
     for (int j = 0; j < held; ++j)
-      if (int const i = lane + 32 * j; i < size) sum[j] = sum[j] * shrink + weight * float(values[t * size + i]);
+      if (int const i = lane + 32 * j; i < size) sum[j] = sum[j] * shrink + weight * values[t * size + i];
   }
   if (lane == 0) largest[warp] = most, totals[warp] = total;
 #pragma unroll
@@ -140,10 +167,14 @@ inline void cached_attention(Context& context, CachedAttention const& op) {
                detail::attend_cached<C>, op);
   };
   switch (op.cache) {
-    case DType::float32: return run(float{});
-    case DType::float16: return run(float16{});
-    case DType::bfloat16: return run(bfloat16{});
-    default: refuse("the cache is of ", name(op.cache), ", none of float32, float16 and bfloat16");
+    case BlockType::f32: return run(float{});
+    case BlockType::f16: return run(float16{});
+    case BlockType::bf16: return run(bfloat16{});
+    case BlockType::q8_0:
+      if (op.head_size % 32 != 0)
+        refuse("heads of ", op.head_size, " elements have no whole blocks of Q8_0. Keep the cache in F16");
+      return run(blocks::Q8_0{});
+    default: refuse("the cache is ", name(op.cache), ", none of F32, F16, BF16 and Q8_0");
   }
 }
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Lines of a log: to standard error or a file, never to standard output, which belongs to the guest.
+/// Lines of a log: to standard error or a file, never to standard output, which belongs to the text.
 
+#include <tutti/core/error.hpp>
+#include <tutti/core/setting.hpp>
 #include <tutti/io/json.hpp>
-#include <tutti/wasi_nn/failure.hpp>
-#include <tutti/wasi_nn/settings.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -18,7 +19,29 @@
 #include <string>
 #include <string_view>
 
-namespace tutti::wasi_nn {
+namespace tutti {
+namespace infer {
+
+enum class LogLevel : unsigned char { debug, info, warn, error, fatal, none };
+enum class LogFormat : unsigned char { text, json };
+
+}  // namespace infer
+
+template <>
+inline constexpr auto setting::spelling<infer::LogLevel> =
+    std::array<std::string_view, 6>{"debug", "info", "warn", "error", "fatal", "none"};
+template <>
+inline constexpr auto setting::spelling<infer::LogFormat> = std::array<std::string_view, 2>{"text", "json"};
+
+namespace infer {
+
+struct LogOptions {
+  LogLevel level = LogLevel::warn;  ///< the least that is written
+  LogFormat format = LogFormat::text;
+  bool timestamps = true;  ///< UTC
+  bool colors = false;     ///< on a terminal
+  std::string path{};      ///< appended to; empty: standard error
+};
 
 /// Thread-safe. A line is written by one call, so that lines of several processes do not mix.
 class Log {
@@ -28,29 +51,34 @@ class Log {
   Log& operator=(Log const&) = delete;
   ~Log() { close(); }
 
-  /// `path` is where the host allows it to be; empty: standard error.
-  /// Errors: Failure (invalid_argument), when the file cannot be opened; the log stays as it was.
-  void configure(Settings const& settings, std::string const& path) {
+  /// Errors: invalid_argument, when the file cannot be opened or is none; the log stays as it was.
+  void configure(LogOptions const& options) {
+    std::string const& path = options.path;
     std::lock_guard const guard(mutex_);
     if (path != path_) {
       int const file = path.empty() ? -1
                                     : ::open(path.c_str(),
                                              O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
       if (!path.empty() && file < 0)
-        throw Failure(Code::invalid_argument, "the log '" + path + "' cannot be opened: " + std::strerror(errno));
+        throw Error(ErrorKind::invalid_argument, "Log",
+                    "the log '" + path + "' cannot be opened: " + std::strerror(errno));
       struct stat facts {};
       if (file >= 0 && (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode))) {
         ::close(file);
-        throw Failure(Code::invalid_argument, "the log '" + path + "' is no regular file");
+        throw Error(ErrorKind::invalid_argument, "Log", "the log '" + path + "' is no regular file");
       }
       close();
       file_ = file, path_ = path;
     }
-    level_ = settings.log_debug ? LogLevel::debug : static_cast<LogLevel>(settings.log_level);
-    format_ = settings.log_format, timestamps_ = settings.log_timestamps;
-    colors_ = settings.log_colors && file_ < 0 && ::isatty(2) == 1;
+    level_ = options.level, format_ = options.format, timestamps_ = options.timestamps;
+    colors_ = options.colors && file_ < 0 && ::isatty(2) == 1;
   }
 
+  /// Whether such a line is written.
+  bool writes(LogLevel level) const noexcept {
+    std::lock_guard const guard(mutex_);
+    return level >= level_ && level_ != LogLevel::none;
+  }
   void operator()(LogLevel level, std::string_view text) noexcept try {
     std::lock_guard const guard(mutex_);
     if (level < level_ || level_ == LogLevel::none) return;
@@ -73,7 +101,7 @@ class Log {
       line += "tutti " + (colors_ && *color != 0 ? color + name + "\033[0m" : name) + ": ";
       for (char const c : text)
         line +=
-            static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? ' ' : c;  // what guests say cannot look like a line
+            static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? ' ' : c;  // what others say cannot look like a line
     }
     line += '\n';
     for (std::string_view rest = line; !rest.empty();) {
@@ -91,7 +119,7 @@ class Log {
     file_ = -1;
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   int file_ = -1;
   std::string path_;
   LogLevel level_ = LogLevel::warn;
@@ -99,4 +127,5 @@ class Log {
   bool timestamps_ = true, colors_ = false;
 };
 
-}  // namespace tutti::wasi_nn
+}  // namespace infer
+}  // namespace tutti

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// Memory of models and caches, checked before it is allocated: one budget of the process.
+
+#include <tutti/core/concat.hpp>
+#include <tutti/core/error.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tutti::infer {
+
+/// Bytes that something is about to take.
+struct MemoryNeed {
+  std::int64_t weights = 0, caches = 0, working = 0;
+  bool mapped =
+      false;  ///< weights are pages of a file: they count against a bound that was set, not against free memory
+  std::int64_t bytes() const noexcept { return weights + caches + working; }
+};
+
+/// Bytes that models and caches of this process take, as far as they were taken from it. Thread-safe.
+class MemoryBudget {
+ public:
+  /// A part of it, given back at the end.
+  class Part {
+   public:
+    Part() = default;
+    Part(Part&& other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
+    Part& operator=(Part&& other) noexcept {
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Part() {
+      std::lock_guard const guard(mutex());
+      used() -= bytes_;
+    }
+
+   private:
+    friend class MemoryBudget;
+    explicit Part(std::int64_t bytes) : bytes_(bytes) {}
+    std::int64_t bytes_ = 0;
+  };
+
+  /// `most`: bytes that all parts together may have; 0: what the machine, or the control group that the process is in,
+  /// has free. `advice`: what to lower, a sentence.
+  /// Errors    out_of_memory, with what is required, what is available and the advice; nothing is taken then
+  static Part take(MemoryNeed const& need, std::int64_t most, std::string_view advice) {
+    std::lock_guard const guard(mutex());
+    std::int64_t const least = counted(need, most), available = left(most);
+    if (least > available)
+      throw Error(
+          ErrorKind::out_of_memory, "MemoryBudget",
+          concat("the model needs ", mb(need.weights), " MB for weights, ", mb(need.caches), " MB for caches and ",
+                 mb(need.working), " MB to work, and ", mb(std::max<std::int64_t>(available, 0)), " MB are ",
+                 most > 0 ? concat("left of the ", mb(most), " MB that are set") : "free", ". ", advice));
+    used() += need.bytes();
+    return Part(need.bytes());
+  }
+  /// What may still be taken; may be negative. `most` as above.
+  static std::int64_t available(std::int64_t most) {
+    std::lock_guard const guard(mutex());
+    return left(most);
+  }
+  /// What of a need counts against what is available. `most` as above.
+  static std::int64_t counted(MemoryNeed const& need, std::int64_t most) noexcept {
+    return need.mapped && most == 0 ? need.caches + need.working : need.bytes();
+  }
+  /// Bytes now taken.
+  static std::int64_t in_use() {
+    std::lock_guard const guard(mutex());
+    return used();
+  }
+
+ private:
+  static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
+
+  static std::int64_t mb(std::int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+  static std::int64_t left(std::int64_t most) {
+    if (most > 0) return most - used();
+    // Pages of caches that nobody touched yet are promised, though the machine counts them as free.
+    std::int64_t const group = group_limit();
+    return std::min({machine("MemAvailable:"), machine("MemTotal:") - used(), group_free(group), group - used()});
+  }
+  static std::int64_t machine(std::string_view wanted) {
+    std::int64_t const kib = fact("/proc/meminfo", wanted);
+    return kib == unknown ? unknown : kib << 10;
+  }
+  /// Of a file of names and numbers.
+  static std::int64_t fact(char const* path, std::string_view wanted) {
+    std::ifstream file(path);
+    std::string key, rest;
+    for (std::int64_t value = 0; file >> key >> value; std::getline(file, rest))
+      if (key == wanted) return value;
+    return unknown;
+  }
+  static std::int64_t number_in(char const* path) {
+    std::int64_t value = 0;
+    return std::ifstream(path) >> value ? value : unknown;  // "max" is none
+  }
+  /// Of the control group at the root of what the process sees: its container's.
+  static std::int64_t group_limit() {
+    std::int64_t const two = number_in("/sys/fs/cgroup/memory.max");
+    return two != unknown ? two : number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+  }
+  static std::int64_t group_free(std::int64_t limit) {
+    if (limit == unknown) return unknown;
+    bool const second = number_in("/sys/fs/cgroup/memory.max") != unknown;
+    std::int64_t const now =
+        number_in(second ? "/sys/fs/cgroup/memory.current" : "/sys/fs/cgroup/memory/memory.usage_in_bytes");
+    std::int64_t const files = second ? fact("/sys/fs/cgroup/memory.stat", "inactive_file")
+                                      : fact("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file");
+    if (now == unknown) return limit;
+    return limit - now + (files == unknown ? 0 : files);  // pages of files make room
+  }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::int64_t& used() {
+    static std::int64_t bytes = 0;
+    return bytes;
+  }
+};
+
+}  // namespace tutti::infer
