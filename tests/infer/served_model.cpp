@@ -11,6 +11,7 @@
 #include <tutti/io/file.hpp>
 #include <tutti/train/decoding_flags.hpp>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -206,4 +207,54 @@ TEST_CASE("A service counts tokens, times and caches, and its log has a line for
   REQUIRE(std::count(text.begin(), text.end(), '\n') == 3);
   REQUIRE(text.find("info: model 'tiny': max tokens: prompt 11 tokens, 5 tokens, ") != std::string::npos);
   REQUIRE(text.find("(10 of a cache)") != std::string::npos);
+}
+
+TEST_CASE("32 sessions of 4 priorities, cancellations and a swap in the middle: every answer comes, from one model") {
+  test::ScratchFolder const folder;
+  auto const served = [&](std::uint32_t seed) {
+    ServedModelOptions options;
+    options.threads = 1;
+    options.service.decoder.slots = 4;
+    options.service.queue.most = 100;
+    return std::make_shared<ServedModel>("model " + std::to_string(seed), make(folder, 512, seed), options);
+  };
+  HotModel models(served(1));
+  std::string expected[2];
+  {
+    auto const other = served(2);
+    for (ServedModel* const model : {models.get().get(), other.get()})
+      expected[model == other.get()] = model->service().submit(greedy("hello", 12, model->tokenizer()))->wait().text;
+  }
+  std::int64_t const alone = MemoryBudget::in_use();
+  std::atomic<int> asked{0}, answered{0}, cancelled{0}, wrong{0};
+  std::atomic<int> by_model[2] = {0, 0};
+  std::atomic<bool> swapped{false};
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 32; ++c)
+    clients.emplace_back([&, c] {
+      for (int i = 0; i < 6; ++i) {
+        while (i == 5 && !swapped) std::this_thread::yield();
+        auto const model = models.get();
+        Request request = greedy("hello", 12, model->tokenizer());
+        request.priority = c % 4;
+        request.session = std::to_string(c);
+        auto const generation = model->service().submit(std::move(request));
+        ++asked;
+        if ((c + i) % 5 == 0) generation->cancel();
+        Completion const& answer = generation->wait();
+        bool const second = model->name() == "model 2";
+        if (answer.reason == StopReason::cancelled) ++cancelled;
+        else if (answer.text == expected[second]) ++answered, ++by_model[second];
+        else ++wrong;
+      }
+    });
+  while (asked < 60) std::this_thread::yield();
+  models.swap([&] { return served(2); });
+  swapped = true;
+  for (std::thread& client : clients) client.join();
+  REQUIRE(wrong == 0);
+  REQUIRE(answered + cancelled == 192);
+  REQUIRE(by_model[0] > 0);
+  REQUIRE(by_model[1] > 0);
+  REQUIRE(MemoryBudget::in_use() == alone);  // the old one is gone
 }
