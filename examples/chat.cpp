@@ -80,14 +80,15 @@ int main(int argc, char** argv) {
     tutti::infer::DecoderOptions options;
     decoding.give(options);
     gpu.give(options);
-    tutti::infer::FittedDecoder const fitted =
-        tutti::infer::fit_decoder(loaded.model, options, decoding.fit(loaded.model, context.threads(), 8192));
+    tutti::train::FlaggedSpeculation speculation(speculation_flags, loaded.tokenizer);
+    auto fit = decoding.fit(loaded.model, context.threads(), 8192);
+    speculation.add_to(fit);
+    tutti::infer::FittedDecoder const fitted = tutti::infer::fit_decoder(loaded.model, options, fit);
     std::int64_t const context_tokens = fitted.options.capacity;
     tutti::infer::Decoder decoder(context, loaded.model, fitted.options);
     tutti::infer::Sequence sequence(decoder);
     tutti::infer::Sampler sampler(sampling);
-    tutti::train::FlaggedSpeculation speculation(speculation_flags, context, loaded, context_tokens, sampling,
-                                                 decoding.memory_mb << 20);
+    speculation.start(context, loaded.model.vocabulary(), context_tokens, sampling);
     tutti::infer::StopOptions stop;
     stop.ends = tutti::infer::end_tokens(loaded.tokenizer);
     stop.max_tokens = most;

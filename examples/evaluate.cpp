@@ -19,7 +19,6 @@
 #include <exception>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace {
@@ -105,10 +104,7 @@ int main(int argc, char** argv) {
                          "the model was made for " + std::to_string(loaded.model.max_tokens()) +
                              " tokens. Give a smaller --context");
     std::vector<tutti::infer::MultipleChoice> examples;
-    if (!hellaswag_path.empty()) {
-      examples = tutti::infer::read_multiple_choice(hellaswag_path, loaded.tokenizer);
-      if (most > 0 && std::cmp_less(most, examples.size())) examples.resize(static_cast<std::size_t>(most));
-    }
+    if (!hellaswag_path.empty()) examples = tutti::infer::read_multiple_choice(hellaswag_path, loaded.tokenizer, most);
     tutti::exec::Context context({.threads = threads});
     tutti::train::FlaggedGpu const gpu(gpu_flags, "evaluate", tutti::infer::find_layer_device);
     tutti::infer::DecoderOptions options;

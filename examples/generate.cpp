@@ -114,7 +114,9 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   options.tensor = port;
   tutti::train::FlaggedGpu const gpu(run.gpu, "generate", tutti::infer::find_layer_device);
   gpu.give(options);
+  tutti::train::FlaggedSpeculation speculation(run.speculation, tokenizer);
   auto fit = run.decoding.fit(loaded.model, context.threads(), 0);
+  speculation.add_to(fit);
   fit.most_context = wanted;
   tutti::infer::FittedDecoder const fitted = tutti::infer::fit_decoder(loaded.model, options, fit);
   if (std::int64_t const held = fitted.options.capacity; held < std::max(size, longest))
@@ -131,8 +133,7 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   sequence.reset();
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
-  tutti::train::FlaggedSpeculation speculation(run.speculation, context, loaded, decoder.capacity(), sampling,
-                                               run.decoding.memory_mb << 20, breakers_of(sampling, tokenizer));
+  speculation.start(context, loaded.model.vocabulary(), decoder.capacity(), sampling, breakers_of(sampling, tokenizer));
   stop.texts = run.stops;
   stop.max_tokens = run.tokens;
   if (!run.past_end) stop.ends = ends;
@@ -246,11 +247,15 @@ int main(int argc, char** argv) {
         throw tutti::Error(tutti::ErrorKind::io, "generate", "the text could not be written. Free space there");
       return 0;
     }
-    if (!stops.empty() || !meanings.empty() || decoding.context_tokens() != 0 || !cache.empty() || speculation.on() ||
-        gpu.on())
+    if (!stops.empty() || !meanings.empty() || decoding.said() || !cache.empty() || speculation.on() || gpu.on())
       throw tutti::Error(tutti::ErrorKind::configuration, "generate",
-                         "--stop, --stop-meaning, --context, --prompt-cache, --speculate, --draft and --gpu-layers go "
-                         "with --model");
+                         "--stop, --stop-meaning, --context, --batch, --cache-type, --max-memory, --prompt-cache, "
+                         "--speculate, --draft and --gpu-layers go with --model");
+    if (tutti::comm::announced_ranks().ranks > 1)
+      throw tutti::Error(
+          tutti::ErrorKind::configuration, "generate",
+          "--checkpoint is for one rank. Ranks share a model that --model names, which may be the folder "
+          "of a run");
     auto const llama = llama_checkpoint(checkpoint);
     std::optional<tutti::train::Gpt2Model> gpt2;
     if (!llama) gpt2 = tutti::train::Gpt2Model::load(checkpoint);

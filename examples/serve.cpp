@@ -11,16 +11,23 @@
 
 #include <CLI/CLI.hpp>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -51,6 +58,7 @@ std::shared_ptr<tutti::infer::ServedModel> load(Flags const& flags, tutti::infer
   options.fit = flags.decoding.fit(loaded.model, 1, 4096);
   options.fit.advice =
       "Lower --context, --slots or --batch, keep the cache in --cache-type f16 or q8_0, or use a smaller model";
+  if (draft) options.fit.advice += ", or leave --draft out";
   auto model = std::make_shared<infer::ServedModel>((full.has_filename() ? full : full.parent_path()).stem().string(),
                                                     std::move(loaded), options, std::move(draft));
   std::string const where = gpu.told(model->service().decoder());
@@ -61,6 +69,70 @@ std::shared_ptr<tutti::infer::ServedModel> load(Flags const& flags, tutti::infer
   for (std::string const& note : model->notes()) log(infer::LogLevel::info, note);
   return model;
 }
+
+/// Signals are waited for by one thread alone, all others have them blocked. Made before any other thread.
+class Signals {
+ public:
+  struct Calls {
+    std::function<void()> stop, again;
+  };
+
+  Signals() {
+    sigemptyset(&signals_);
+    for (int const signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&signals_, signal);
+    // Under nohup there is no terminal to follow: SIGHUP means the model.
+    terminal_ = std::signal(SIGHUP, SIG_DFL) != SIG_IGN && terminal_is_there();
+    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    waiter_ = std::thread([this] { wait(); });
+  }
+  ~Signals() { end(); }
+  /// From now on the first request to stop is a call, and a second one ends the process, as any did before.
+  void serve(Calls calls) {
+    std::lock_guard const guard(mutex_);
+    calls_ = std::move(calls);
+  }
+  void end() {
+    if (!waiter_.joinable()) return;
+    ended_ = true;
+    ::pthread_kill(waiter_.native_handle(), SIGUSR1);
+    waiter_.join();
+  }
+
+ private:
+  static bool terminal_is_there() {
+    int const terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    if (terminal >= 0) ::close(terminal);
+    return terminal >= 0;
+  }
+  void wait() {
+    bool asked = false;
+    for (int signal = 0; ::sigwait(&signals_, &signal) == 0;) {
+      if (signal == SIGUSR1) {
+        if (ended_) return;
+        continue;
+      }
+      Calls calls;
+      {
+        std::lock_guard const guard(mutex_);
+        calls = calls_;
+      }
+      bool const stops = signal != SIGHUP || (terminal_ && !terminal_is_there());
+      if (!stops) {
+        if (calls.again && !asked) calls.again();
+        continue;
+      }
+      if (!calls.stop || std::exchange(asked, true)) ::_exit(128 + signal);
+      calls.stop();
+    }
+  }
+
+  sigset_t signals_{};
+  bool terminal_ = false;
+  std::atomic<bool> ended_{false};
+  std::mutex mutex_;
+  Calls calls_;
+  std::thread waiter_;
+};
 
 }  // namespace
 
@@ -95,8 +167,8 @@ int main(int argc, char** argv) {
                             "move runs of at least N tokens that stand later in a cache than in the prompt, as when "
                             "old messages are dropped; answers then differ a little; 0: read them again");
   tutti::train::add_setting(app, "--cache-similarity", service.cache.similarity, {0, 1},
-                            "share of a prompt that a cache must hold to be given up for it; of others the beginning "
-                            "is copied");
+                            "share of what a cache holds that a prompt must have to take its place; of others the "
+                            "beginning is copied");
   tutti::train::add_setting(app, "--queue", queue, {1, 10000}, "requests that wait at most");
   tutti::train::add_setting(app, "--max-tokens", options.limits.max_tokens, {1, 1 << 24}, "most tokens of an answer");
   tutti::train::add_speculation_flags(app, flags.speculation);
@@ -110,38 +182,36 @@ int main(int argc, char** argv) {
 
   auto const log = std::make_shared<tutti::infer::Log>();
   try {
-    logging.level = log_level, logging.format = log_format;
+    logging.level = log_level, logging.format = log_format, logging.follow_links = true;
     log->configure(logging);
     if (char const* const key = std::getenv("TUTTI_API_KEY")) options.api_key = key;
-    // Signals are waited for, by one thread alone.
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (int const signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-
     service.log = log;
     service.queue.most = static_cast<std::size_t>(queue);
     service.queue.warn = service.queue.most * 4 / 5;
     service.queue.on_warning = [log](std::size_t waiting) {
       (*log)(tutti::infer::LogLevel::warn, tutti::concat(waiting, " requests wait"));
     };
+    std::signal(SIGPIPE, SIG_IGN);
+    Signals signals;
     tutti::train::FlaggedGpu const gpu(flags.gpu, "serve", tutti::infer::find_layer_device);
     tutti::infer::HotModel models(load(flags, service, gpu, *log));
     tutti::infer::Server server(models, options);
     (*log)(tutti::infer::LogLevel::info, tutti::concat("http://", options.host, ":", server.port()));
-    std::thread waiter([&] {
-      for (int signal = 0; ::sigwait(&signals, &signal) == 0 && signal == SIGHUP;) try {
-          models.swap([&] { return load(flags, service, gpu, *log); });
-        } catch (std::exception const& error) {
-          (*log)(tutti::infer::LogLevel::error,
-                 tutti::concat("the model that answers goes on, its successor fails: ", error.what()));
-        }
-      server.stop();
-    });
+    auto reopened = logging;
+    reopened.reopen = true;
+    signals.serve({.stop = [&] { server.stop(); },
+                   .again =
+                       [&] {
+                         try {
+                           log->configure(reopened);  // the file may have been moved away
+                           models.swap([&] { return load(flags, service, gpu, *log); });
+                         } catch (std::exception const& error) {
+                           (*log)(tutti::infer::LogLevel::error,
+                                  tutti::concat("the model that answers goes on, its successor fails: ", error.what()));
+                         }
+                       }});
     server.run();
-    ::pthread_kill(waiter.native_handle(), SIGTERM);  // where the server ended by itself
-    waiter.join();
+    signals.end();
     return 0;
   } catch (std::exception const& error) {
     std::fprintf(stderr, "serve: %s\n", error.what());

@@ -134,6 +134,8 @@ TEST_CASE("Flags say a context, a batch, a type of cache and a bound, or leave t
   train::DecodingFlags const said =
       parsed({"--context", "0700", "--batch", "48", "--cache-type", "q8_0", "--max-memory", "900"}).first;
   said.give(options);
+  REQUIRE(said.said());
+  REQUIRE_FALSE(plain.said());
   REQUIRE(options.capacity == 700);
   REQUIRE(options.batch == 48);
   REQUIRE(options.cache == BlockType::q8_0);

@@ -151,6 +151,49 @@ TEST_CASE("A body whose size is not said before it comes is refused before it co
   REQUIRE(status == 200);
 }
 
+TEST_CASE("A body may come as curl sends it, and of any size up to the bound") {
+  Running const running{ServerOptions{.body_bytes = 100'000}};
+  json body = {{"prompt", "abc"}, {"max_tokens", 2}, {"stop", json::array({std::string(20'000, 'x')})}};
+  auto client = running.client();
+  auto const sent = client.Post("/v1/completions", body.dump(), "application/x-www-form-urlencoded");
+  REQUIRE(sent);
+  CAPTURE(sent->body);
+  REQUIRE(sent->status == 200);
+  body["stop"] = json::array({std::string(120'000, 'x')});
+  auto const refused = client.Post("/v1/completions", body.dump(), "application/x-www-form-urlencoded");
+  REQUIRE((!refused || refused->status == 413));
+  REQUIRE(client.Post("/v1/completions", "--b\r\n\r\n--b--", "multipart/form-data; boundary=b")->status == 415);
+  REQUIRE(running.post("/v1/completions", R"({"prompt":"abc","max_tokens":2})").first == 200);
+}
+
+TEST_CASE("A server that stops ends its answers; one that is stopped before it runs does not begin") {
+  test::ScratchFolder const folder;
+  HotModel models(Running::make(folder, 1));
+  {
+    Server server(models, Running::free_port({}));
+    server.stop();
+    server.run();
+  }
+  Server server(models, Running::free_port({}));
+  std::thread thread([&] { server.run(); });
+  std::string text;
+  std::thread client([&] {
+    httplib::Client made("127.0.0.1", server.port());
+    made.set_read_timeout(60);
+    json const endless = {{"prompt", "a"}, {"max_tokens", 250}, {"logit_bias", {{"95", -100}}}};
+    for (int i = 0; i < 1000; ++i)
+      if (auto const answer = made.Post("/v1/completions", endless.dump(), "application/json")) text = answer->body;
+      else break;
+  });
+  while (models.get()->service().status().running == 0) std::this_thread::yield();
+  server.stop();
+  thread.join();
+  client.join();
+  for (int i = 0; i < 200 && models.get()->service().status().running > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  REQUIRE(models.get()->service().status().running == 0);
+}
+
 TEST_CASE("Values of another type than they must be are the client's mistake") {
   Running const running{ServerOptions{}};
   auto const with = [](json const& more) {

@@ -50,7 +50,9 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
   DecoderOptions& o = result.options;
   std::int64_t const longest =
       fit.most_context > 0 ? std::min(model.max_tokens(), fit.most_context) : model.max_tokens();
-  std::int64_t const free = MemoryBudget::available(fit.most_bytes);
+  // What the machine has free others take from, too.
+  std::int64_t const available = MemoryBudget::available(fit.most_bytes),
+                     free = fit.most_bytes > 0 ? available : available - available / 20;
   auto const need_of = [&](std::int64_t capacity, std::int64_t batch) {
     o.capacity = capacity, o.batch = batch + fit.more_rows;
     MemoryNeed need = decoder_need(model, o, fit.threads);
@@ -81,6 +83,9 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
   if (wanted.capacity == 0)
     result.notes.push_back(concat("a context of ", capacity, " tokens is chosen, of the model's ", model.max_tokens(),
                                   capacity < longest ? ": as many as the memory holds" : ""));
+  if (wanted.capacity > model.max_tokens())
+    result.notes.push_back(
+        concat("a context of ", capacity, " tokens is asked for, and the model was made for ", model.max_tokens()));
   if (wanted.batch == 0 && batch < fit.usual_batch)
     result.notes.push_back(concat("a batch of ", batch, " tokens is chosen: the memory holds no more"));
   return result;

@@ -106,6 +106,11 @@ class Generation {
   using Clock = std::chrono::steady_clock;
 
   void finish(Completion result, std::exception_ptr error = nullptr) {
+    settle(std::move(result), std::move(error));
+    tell();
+  }
+  /// What whoever waits gets.
+  void settle(Completion result, std::exception_ptr error = nullptr) {
     {
       std::lock_guard const guard(mutex_);
       result_ = std::move(result);
@@ -113,6 +118,9 @@ class Generation {
       done_ = true;
     }
     changed_.notify_all();
+  }
+  /// Not while a lock is held: `on_end` may call whom it likes.
+  void tell() noexcept {
     try {
       if (request_.on_end) request_.on_end();
     } catch (...) {  // the answer is there, and others go on

@@ -41,6 +41,8 @@ struct LogOptions {
   bool timestamps = true;  ///< UTC
   bool colors = false;     ///< on a terminal
   std::string path{};      ///< appended to; empty: standard error
+  bool follow_links = false;
+  bool reopen = false;  ///< the file was moved away, and another one is to have its name
 };
 
 /// Thread-safe. A line is written by one call, so that lines of several processes do not mix.
@@ -55,10 +57,10 @@ class Log {
   void configure(LogOptions const& options) {
     std::string const& path = options.path;
     std::lock_guard const guard(mutex_);
-    if (path != path_) {
-      int const file = path.empty() ? -1
-                                    : ::open(path.c_str(),
-                                             O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    if (path != path_ || options.reopen) {
+      int const flags =
+          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | (options.follow_links ? 0 : O_NOFOLLOW);
+      int const file = path.empty() ? -1 : ::open(path.c_str(), flags, 0644);
       if (!path.empty() && file < 0)
         throw Error(ErrorKind::invalid_argument, "Log",
                     "the log '" + path + "' cannot be opened: " + std::strerror(errno));

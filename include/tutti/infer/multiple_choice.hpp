@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti::infer {
@@ -40,7 +41,7 @@ inline void check_choice(MultipleChoice const& one, std::string const& source, s
   bool const empty = std::any_of(one.endings.begin(), one.endings.end(), [](auto const& e) { return e.empty(); });
   if (one.context.empty() || one.endings.size() < 2 || one.endings.size() > 64 || empty ||
       one.label >= one.endings.size())
-    refuse_choices(source, concat("example ", number,
+    refuse_choices(source, concat("example ", number + 1,
                                   " must have a context, 2 to 64 endings that are not empty, and "
                                   "the number of the right one"));
 }
@@ -49,8 +50,10 @@ inline void check_choice(MultipleChoice const& one, std::string const& source, s
 
 /// The bytes of llm.c's evaluation file, of version 1: a header of 256 numbers of 32 bits (20240522, version, examples,
 /// bytes of the longest), then 16-bit numbers for every example: 65535, its bytes, its index, the right ending, how
-/// many endings, and of context and endings their length and tokens, which are GPT-2's. Errors: format.
-inline std::vector<MultipleChoice> parse_llmc_choices(std::string_view bytes, std::string const& source) {
+/// many endings, and of context and endings their length and tokens, which are GPT-2's. `most`: the first so many
+/// alone; 0: all. Errors: format.
+inline std::vector<MultipleChoice> parse_llmc_choices(std::string_view bytes, std::string const& source,
+                                                      std::int64_t most = 0) {
   std::int32_t header[256] = {};
   if (bytes.size() < sizeof header) detail::refuse_choices(source, "it is shorter than its header");
   std::memcpy(header, bytes.data(), sizeof header);
@@ -60,8 +63,8 @@ inline std::vector<MultipleChoice> parse_llmc_choices(std::string_view bytes, st
   std::memcpy(numbers.data(), bytes.data() + sizeof header, numbers.size() * 2);
   std::vector<MultipleChoice> all;
   std::size_t at = 0;
-  for (std::int32_t i = 0; i < header[2]; ++i) {
-    auto const number = all.size();
+  for (std::int32_t i = 0; i < header[2] && (most == 0 || i < most); ++i) {
+    auto const number = all.size() + 1;
     std::size_t const begin = at;
     auto const next = [&]() -> std::uint16_t {
       if (at >= numbers.size()) detail::refuse_choices(source, concat("it ends in example ", number));
@@ -82,7 +85,7 @@ inline std::vector<MultipleChoice> parse_llmc_choices(std::string_view bytes, st
     for (std::uint16_t k = 0; k < endings; ++k) one.endings.push_back(list());
     if (size != 2 * (at - begin))
       detail::refuse_choices(source, concat("example ", number, " has another size than it says"));
-    detail::check_choice(one, source, number);
+    detail::check_choice(one, source, all.size());
     all.push_back(std::move(one));
   }
   if (all.empty()) detail::refuse_choices(source, "it has no examples");
@@ -92,9 +95,9 @@ inline std::vector<MultipleChoice> parse_llmc_choices(std::string_view bytes, st
 /// HellaSwag as it is published: a line of JSON for every example, with "ctx", "endings" and "label". Contexts begin as
 /// the tokenizer begins texts; endings stand behind a space. Errors: format.
 inline std::vector<MultipleChoice> parse_json_choices(std::string_view text, std::string const& source,
-                                                      data::Tokenizer const& tokenizer) {
+                                                      data::Tokenizer const& tokenizer, std::int64_t most = 0) {
   std::vector<MultipleChoice> all;
-  for (std::size_t at = 0, number = 0; at < text.size(); ++number) {
+  for (std::size_t at = 0, number = 0; at < text.size() && (most == 0 || std::cmp_less(all.size(), most)); ++number) {
     std::size_t const end = std::min(text.find('\n', at), text.size());
     std::string_view const line = text.substr(at, end - at);
     at = end + 1;
@@ -115,7 +118,7 @@ inline std::vector<MultipleChoice> parse_json_choices(std::string_view text, std
     one.label = static_cast<std::size_t>(digits[0] - '0');
     one.context = tokenizer.encode_complete(document["ctx"].get<std::string>());
     for (auto const& ending : document["endings"]) {
-      if (!ending.is_string()) wants();
+      if (!ending.is_string() || ending.get<std::string>().empty()) wants();
       one.endings.push_back(tokenizer.encode(" " + ending.get<std::string>()));
     }
     detail::check_choice(one, source, number);
@@ -126,17 +129,18 @@ inline std::vector<MultipleChoice> parse_json_choices(std::string_view text, std
 }
 
 /// Of a file of either kind. Errors: io, format; configuration: an llm.c file, and a tokenizer that is not GPT-2's.
-inline std::vector<MultipleChoice> read_multiple_choice(std::string const& path, data::Tokenizer const& tokenizer) {
+inline std::vector<MultipleChoice> read_multiple_choice(std::string const& path, data::Tokenizer const& tokenizer,
+                                                        std::int64_t most = 0) {
   std::string const bytes = io::read_file(path);
   std::int32_t magic = 0;
   std::memcpy(&magic, bytes.data(), std::min(sizeof magic, bytes.size()));
-  if (magic != 20240522) return parse_json_choices(bytes, path, tokenizer);
+  if (magic != 20240522) return parse_json_choices(bytes, path, tokenizer, most);
   if (tokenizer.encode("Hello world") != std::vector<std::int32_t>{15496, 995})
     throw Error(ErrorKind::configuration, "read_multiple_choice",
                 "'" + path +
                     "' holds tokens of GPT-2, and the model has another tokenizer. Pass HellaSwag's own file, "
                     "with a line of JSON for every example");
-  return parse_llmc_choices(bytes, path);
+  return parse_llmc_choices(bytes, path, most);
 }
 
 struct ChoiceScore {
@@ -161,43 +165,54 @@ struct ChoiceScore {
 /// Which ending a model finds likeliest, by the sum and by the mean of -log p of its tokens; of equals the first. Uses
 /// all slots of the decoder: with as many as there are endings, an example is one pass behind its context.
 /// Cost      the tokens of each context once, and of each ending
-/// Errors    out_of_range: an example that is longer than the decoder's cache, an unknown token
+/// Memory    the logits of 64 tokens
+/// Errors    out_of_range: an example that is longer than the decoder's cache, before the first is tried; an unknown
+///           token
 inline ChoiceScore evaluate_choices(Decoder& decoder, std::span<MultipleChoice const> examples,
                                     std::function<void(std::int64_t, ChoiceScore const&)> const& progress = {}) {
   auto const classes = static_cast<std::size_t>(decoder.vocabulary());
   auto const slots = static_cast<std::size_t>(decoder.slots());
   ChoiceScore score;
+  for (std::size_t i = 0; i < examples.size(); ++i)
+    for (auto const& ending : examples[i].endings)
+      if (auto const size = static_cast<std::int64_t>(examples[i].context.size() + ending.size()) - 1;
+          size > decoder.capacity())
+        throw Error(ErrorKind::out_of_range, "evaluate_choices",
+                    concat("example ", i + 1, " has ", size, " tokens with an ending, and the context ",
+                           decoder.capacity(), ". Give a larger context"));
   std::vector<NewToken> rows;
+  std::vector<std::pair<std::size_t, std::int32_t>> foretold;  // by each row: an ending's token
   for (MultipleChoice const& one : examples) {
     // The last token of the context foretells each ending's first one, and goes in with it.
     auto const before = static_cast<std::int32_t>(one.context.size()) - 1;
     rows.clear();
     for (std::int32_t i = 0; i < before; ++i) rows.push_back({one.context[static_cast<std::size_t>(i)], 0, i, false});
     static_cast<void>(decoder.append(rows));
-    std::vector<double> sums, means;
-    for (std::size_t first = 0; first < one.endings.size(); first += slots) {
-      std::size_t const count = std::min(slots, one.endings.size() - first);
-      rows.clear();
-      for (std::size_t k = 0; k < count; ++k) {
-        auto const slot = static_cast<std::int32_t>(k);
-        if (first == 0 && k > 0 && before > 0) copy_cached(decoder, 0, slot, before);
-        std::int32_t token = one.context.back(), position = before;
-        for (std::int32_t const next : one.endings[first + k]) {
-          rows.push_back({token, slot, position++, true});
-          token = next;
-        }
-      }
+    std::vector<double> sums(one.endings.size(), 0.0), means;
+    auto const foretell = [&] {
       auto logits = decoder.append(rows);
-      for (std::size_t k = 0; k < count; ++k) {
-        double sum = 0;
-        for (std::int32_t const next : one.endings[first + k]) {
-          sum -= log_probability_of(logits.first(classes), next).value;
-          logits = logits.subspan(classes);
-        }
-        sums.push_back(sum);
-        means.push_back(sum / static_cast<double>(one.endings[first + k].size()));
+      for (auto const& [ending, token] : foretold) {
+        sums[ending] -= log_probability_of(logits.first(classes), token).value;
+        logits = logits.subspan(classes);
+      }
+      rows.clear(), foretold.clear();
+    };
+    rows.clear();
+    for (std::size_t k = 0; k < one.endings.size(); ++k) {
+      auto const slot = static_cast<std::int32_t>(k % slots);
+      if (k > 0 && slot == 0) foretell();  // its cache is another ending's from now on
+      if (k > 0 && k < slots && before > 0) copy_cached(decoder, 0, slot, before);
+      std::int32_t token = one.context.back(), position = before;
+      for (std::int32_t const next : one.endings[k]) {
+        rows.push_back({token, slot, position++, true});
+        foretold.emplace_back(k, next);
+        token = next;
+        if (rows.size() == 64) foretell();
       }
     }
+    foretell();
+    for (std::size_t k = 0; k < one.endings.size(); ++k)
+      means.push_back(sums[k] / static_cast<double>(one.endings[k].size()));
     auto const least = [](std::vector<double> const& list) {
       return static_cast<std::size_t>(std::min_element(list.begin(), list.end()) - list.begin());
     };

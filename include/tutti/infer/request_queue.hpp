@@ -51,7 +51,7 @@ class RequestQueue {
   void drop_ended(F&& f) {
     std::erase_if(waiting_, [&](std::shared_ptr<Generation> const& generation) {
       auto const reason = generation->ended();
-      if (reason) f(*generation, *reason);
+      if (reason) f(generation, *reason);
       return reason.has_value();
     });
   }

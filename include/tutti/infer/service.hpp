@@ -47,8 +47,10 @@ class Service {
         decoder_(context, model, batch_of(options)),
         drafters_(context, model, options.drafts, options.decoder.slots, decoder_.capacity()),
         slots_(static_cast<std::size_t>(options.decoder.slots), cache_of(options, model)),
-        waiting_(options.queue),
-        thread_([this] { work(); }) {}
+        waiting_(options.queue) {
+    ended_.reserve(options.queue.most + 1);
+    thread_ = std::thread([this] { work(); });
+  }
   Service(Service const&) = delete;
   Service& operator=(Service const&) = delete;
   /// Ends what runs and waits, with Error(unavailable) for those who wait for it.
@@ -81,7 +83,7 @@ class Service {
         waiting_.push(generation);
       } catch (Error const& error) {
         ++status_.refused;
-        log(LogLevel::warn, error.message());
+        log_answer(options_, LogLevel::warn, error.message());
         throw;
       }
     }
@@ -93,6 +95,7 @@ class Service {
     std::lock_guard const guard(mutex_);
     ServiceStatus status = status_;
     status.waiting = waiting_.size();
+    status.tokens += tokens_on_their_way_;
     status.cache_tokens = decoder_.slots() * capacity();
     return status;
   }
@@ -124,7 +127,6 @@ class Service {
     std::call_once(vocabulary_made_, [this] { vocabulary_.emplace(token_pieces(tokenizer_), end_tokens(tokenizer_)); });
     return *vocabulary_;
   }
-
   void work() {
     for (;;) {
       {
@@ -136,14 +138,18 @@ class Service {
         admit();
         status_.running = slots_.running();
         status_.cached_tokens = slots_.cached();
+        status_.busy_seconds = busy_seconds_;
+        tokens_on_their_way_ = on_their_way();
       }
+      for (auto const& generation : ended_) generation->tell();
+      ended_.clear();
       run_tasks();
       if (pass()) continue;
       // All pause: looked at again soon, or when something new comes.
       std::unique_lock lock(mutex_);
       if (slots_.running() > 0) wake_.wait_for(lock, std::chrono::milliseconds(2));
     }
-    std::exception_ptr const gone = ended();
+    std::exception_ptr const gone = service_ended();
     std::vector<std::shared_ptr<Generation>> left;
     {
       std::lock_guard const guard(mutex_);
@@ -153,14 +159,6 @@ class Service {
     for (Slot& slot : slots_.all())
       if (auto const generation = std::exchange(slot.generation, nullptr)) generation->finish({}, gone);
     run_tasks();
-  }
-  /// Or that there was no memory to say so.
-  static std::exception_ptr ended() noexcept {
-    try {
-      throw Error(ErrorKind::unavailable, "Service", "the service ended before the answer did");
-    } catch (...) {
-      return std::current_exception();
-    }
   }
   void run_tasks() {
     std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks;
@@ -175,30 +173,45 @@ class Service {
   void admit() {
     for (std::string const& session : std::exchange(forgotten_, {})) slots_.forget(session);
     slots_.forget_old();
-    auto const give_up = [this](Generation& generation, StopReason reason) {
+    auto const give_up = [this](std::shared_ptr<Generation> const& generation, StopReason reason) {
       Completion nothing;
       nothing.reason = reason;
-      nothing.prompt_tokens = static_cast<std::int64_t>(generation.request_.prompt.size());
-      nothing.queue_seconds = generation.age();
+      nothing.prompt_tokens = static_cast<std::int64_t>(generation->request_.prompt.size());
+      nothing.queue_seconds = generation->age();
       status_.count(nothing);
-      log(LogLevel::info, "", &nothing);
-      generation.finish(std::move(nothing));
+      log_answer(options_, LogLevel::info, "", &nothing);
+      end(generation, std::move(nothing));
     };
     if (options_.queue.cleanup) waiting_.drop_ended(give_up);
     std::size_t const slots = slots_.all().size(), most = options_.running > 0 ? options_.running : slots;
     while (!waiting_.empty() && slots_.running() < std::min(most, slots)) {
       std::shared_ptr<Generation> generation = waiting_.take();
-      Slot& slot = *slots_.choose(generation->request_);
-      if (auto const reason = generation->ended()) give_up(*generation, *reason);
-      else try {
-          begin(slot, generation);
-        } catch (...) {
-          if (slot.generation) slots_.release(slot);
-          ++status_.finished;
-          log(LogLevel::error, "an answer could not begin");
-          generation->finish({}, std::current_exception());
-        }
+      if (auto const reason = generation->ended()) {
+        give_up(generation, *reason);
+        continue;
+      }
+      Slot* slot = nullptr;
+      try {
+        slot = slots_.choose(generation->request_);
+        begin(*slot, generation);
+      } catch (...) {
+        if (slot != nullptr && slot->generation) slots_.release(*slot);
+        ++status_.finished;
+        log_answer(options_, LogLevel::error, "an answer could not begin");
+        end(generation, {}, std::current_exception());
+      }
     }
+  }
+  /// Of one that has no slot; told when the lock is given back. There is room for all that may wait.
+  void end(std::shared_ptr<Generation> const& generation, Completion result, std::exception_ptr error = nullptr) {
+    generation->settle(std::move(result), std::move(error));
+    ended_.push_back(generation);
+  }
+  std::int64_t on_their_way() {
+    std::int64_t sum = 0;
+    for (Slot const& slot : slots_.all())
+      if (slot.generation) sum += static_cast<std::int64_t>(slot.generation->drawing_->result().tokens.size());
+    return sum;
   }
   void begin(Slot& slot, std::shared_ptr<Generation> const& generation) {
     Request const& request = generation->request_;
@@ -220,7 +233,6 @@ class Service {
     status_.prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
     status_.reused_tokens += static_cast<std::int64_t>(slot.todo);
   }
-
   std::size_t number(Slot const& slot) const noexcept { return static_cast<std::size_t>(&slot - slots_.all().data()); }
   /// A slot whose logits are asked for: those behind its last token, or behind its token and each of its drafts.
   struct Wanted {
@@ -235,7 +247,7 @@ class Service {
     try {
       return append_and_draw();
     } catch (...) {  // no cache is known any more
-      log(LogLevel::error, "tokens could not go through the model: all running answers end");
+      log_answer(options_, LogLevel::error, "tokens could not go through the model: all running answers end");
       for (Slot& slot : slots_.all()) {
         slot.tokens.clear();
         if (slot.generation) release(slot, std::current_exception());
@@ -359,12 +371,10 @@ class Service {
       status_.count(result);
       status_.busy_seconds = busy_seconds_;
       status_.running = slots_.running();
+      tokens_on_their_way_ = on_their_way();
     }
-    log(error ? LogLevel::error : LogLevel::info, error ? "an answer failed" : "", &result);
+    log_answer(options_, error ? LogLevel::error : LogLevel::info, error ? "an answer failed" : "", &result);
     generation->finish(std::move(result), std::move(error));
-  }
-  void log(LogLevel level, std::string_view text, Completion const* answer = nullptr) noexcept {
-    log_answer(options_, level, text, answer);
   }
 
   data::Tokenizer const& tokenizer_;
@@ -380,7 +390,9 @@ class Service {
   std::vector<std::string> forgotten_;  // sessions
   std::vector<std::shared_ptr<std::packaged_task<void(Decoder&, Slots&)>>> tasks_;
   ServiceStatus status_;
-  double busy_seconds_ = 0;  // the thread's alone
+  std::int64_t tokens_on_their_way_ = 0;
+  double busy_seconds_ = 0;  // the thread's alone, as the next
+  std::vector<std::shared_ptr<Generation>> ended_;
   bool closing_ = false;
   std::thread thread_;  // last: it uses all the others
 };

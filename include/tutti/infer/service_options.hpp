@@ -38,10 +38,12 @@ inline DecoderOptions batch_of(ServiceOptions const& options) {
   return decoder;
 }
 
-/// Of its caches: nothing is moved where positions are learned.
+/// Of its caches: nothing is moved where positions are learned, and copies of a device's caches go by way of the host,
+/// whole.
 inline CacheOptions cache_of(ServiceOptions const& options, nn::StoredModel const& model) {
   CacheOptions cache = options.cache;
   if (!movable_positions(model)) cache.chunk = 0;
+  if (options.decoder.device != nullptr) cache.copy = std::max<std::int64_t>(cache.copy, 256);
   return cache;
 }
 

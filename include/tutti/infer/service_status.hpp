@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,8 @@ namespace tutti::infer {
 
 struct ServiceStatus {
   std::size_t waiting = 0, running = 0;
-  std::int64_t finished = 0, refused = 0, prompt_tokens = 0, reused_tokens = 0, tokens = 0;
+  std::int64_t finished = 0, refused = 0, prompt_tokens = 0, reused_tokens = 0;
+  std::int64_t tokens = 0;                           ///< drawn, those of answers on their way too
   std::int64_t cached_tokens = 0, cache_tokens = 0;  ///< in all caches, and as many as they can hold
   SpeculationCounts speculation{};
   std::int64_t begun = 0;          ///< answers whose first token was drawn
@@ -63,9 +65,18 @@ inline std::string text_of(Completion const& answer) {
          number("%.3f", answer.queue_seconds) + " s of them in the queue";
 }
 
+/// For those who wait when their service ends; or that there was no memory to say so.
+inline std::exception_ptr service_ended() noexcept {
+  try {
+    throw Error(ErrorKind::unavailable, "Service", "the service ended before the answer did");
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 /// Tells a service's log, with what became of an answer, where there is one.
 inline void log_answer(ServiceOptions const& options, LogLevel level, std::string_view text,
-                       Completion const* answer) noexcept try {
+                       Completion const* answer = nullptr) noexcept try {
   if (!options.log || !options.log->writes(level)) return;
   (*options.log)(level, concat(options.name.empty() ? "" : concat("model '", options.name, "': "), text,
                                text.empty() || answer == nullptr ? "" : ": ",

@@ -44,9 +44,10 @@ struct CacheOptions {
   CacheOrder deletion = CacheOrder::lru;   ///< who loses tokens when there are more
   bool partial = true;                     ///< it loses only as many as must go, from its end; else all
   std::chrono::milliseconds retention{0};  ///< idle caches are forgotten after this time; 0: never
-  /// A cache that holds at least this share of a prompt already is taken for it, and what it holds beyond is lost; of
-  /// one that holds less, the beginning is copied. 0: any.
-  double similarity = 0.1;
+  /// An idle cache is taken for a prompt that has at least this share of what it holds, or nothing beyond it, and loses
+  /// the rest. Of others the beginning is copied to another place. 0: any that has something of it.
+  double similarity = 0.9;
+  std::int64_t copy = 4;  ///< tokens that a copy must win
   /// Runs of at least so many tokens that stand later in the cache than in the prompt are moved (move_cached): a
   /// conversation whose old messages were dropped is not read again. Answers then differ a little from those to a
   /// prompt that is read. 0: none; without effect where positions are learned.
@@ -99,20 +100,22 @@ class Slots {
   /// The idle slot that serves most of the prompt, else the one that goes first; null: all are busy.
   Slot* choose(Request const& request) {
     Slot* best = nullptr;
-    double most = std::max(options_.similarity * static_cast<double>(request.prompt.size()), 0.5);
+    std::size_t most = 0;
     for (Slot& slot : slots_) {
-      if (slot.generation) continue;
-      CacheReuse const reuse = within(slot, request);
-      if (auto const tokens = static_cast<double>(reuse.tokens); tokens >= most) best = &slot, most = tokens + 0.5;
+      std::size_t const tokens = slot.generation ? 0 : within(slot, request).tokens;
+      bool const similar = tokens + 1 == request.prompt.size() ||
+                           static_cast<double>(tokens) >= options_.similarity * static_cast<double>(slot.tokens.size());
+      if (tokens > most && similar) best = &slot, most = tokens;
     }
     return best != nullptr ? best : first(options_.order, true);
   }
 
-  /// What serves a request in this slot. Fewer than 16 tokens are not worth a copy.
+  /// What serves a request in this slot.
   CacheReuse reuse(Slot const& slot, Request const& request) const {
     CacheReuse reuse = within(slot, request);
     for (Slot const& other : slots_)
-      if (std::size_t const same = &other == &slot ? 0 : reusable(other, request); same >= reuse.tokens + 16)
+      if (std::size_t const same = &other == &slot ? 0 : reusable(other, request);
+          static_cast<std::int64_t>(same) >= static_cast<std::int64_t>(reuse.tokens) + options_.copy)
         reuse = {0, &other, same, {}, same};
     return reuse;
   }

@@ -30,7 +30,7 @@ inline std::int64_t cache_layer_bytes(StoredModel const& model, CacheSizes const
 inline std::int64_t working_bytes(StoredModel const& model, std::int64_t rows) {
   std::int64_t const widths =
       8 * model.channels() + 4 * model.hidden() + 4 * (model.heads() + 2 * model.kv_heads()) * model.head_size();
-  return 4 * rows * widths + 12 * 32 * model.classes();
+  return 4 * rows * widths + 12 * 64 * model.classes();
 }
 
 /// What one program computes of a model: layers that follow one another, and what stands before and behind them.

@@ -32,6 +32,8 @@ struct DecodingFlags {
   setting::Choice<infer::CacheType> cache = infer::CacheType::f32;
   std::int64_t memory_mb = 0;
 
+  /// Whether any of them is.
+  bool said() const { return context != "0" || batch != "auto" || !(cache == infer::CacheType::f32) || memory_mb != 0; }
   /// 0: to be chosen.
   std::int64_t context_tokens() const { return context == "auto" ? 0 : std::stoll(context); }
   std::int64_t batch_tokens() const { return batch == "auto" ? 0 : std::stoll(batch); }

@@ -46,28 +46,29 @@ inline infer::LoadedModel load_draft(SpeculationFlags const& flags, data::Tokeni
 /// The drafter that the flags ask for, with its model.
 class FlaggedSpeculation {
  public:
-  /// Borrows the context. `capacity`: tokens of a text. `most_bytes`: MemoryBudget's bound. Errors: of load_draft,
-  /// fit_decoder and Decoder.
-  FlaggedSpeculation(SpeculationFlags const& flags, exec::Context& context, infer::LoadedModel const& target,
-                     std::int64_t capacity, infer::SamplerOptions const& sampling, std::int64_t most_bytes = 0,
-                     infer::SequenceBreakers breakers = {}) {
-    if (!flags.on()) return;
-    if (flags.model.empty()) {
-      speculation_.emplace(ngrams_.emplace(), flags.most());
+  /// Loads the draft model. Errors: of load_draft.
+  FlaggedSpeculation(SpeculationFlags const& flags, data::Tokenizer const& target) : flags_(flags) {
+    if (!flags.model.empty()) loaded_.emplace(load_draft(flags, target));
+  }
+  /// The memory that fit_decoder counts beside the model's.
+  void add_to(infer::FitOptions& fit) const {
+    if (!loaded_) return;
+    fit.draft = &loaded_->model;
+    fit.beside.weights += loaded_->model.bytes();
+    fit.advice += ", or leave --draft out";
+  }
+  /// Borrows the context. `classes`: of the model; `capacity`: tokens of a text. Errors: of Decoder.
+  void start(exec::Context& context, std::int64_t classes, std::int64_t capacity, infer::SamplerOptions const& sampling,
+             infer::SequenceBreakers breakers = {}) {
+    if (!flags_.on()) return;
+    if (!loaded_) {
+      speculation_.emplace(ngrams_.emplace(), flags_.most());
       return;
     }
-    loaded_.emplace(load_draft(flags, target.tokenizer));
     infer::DecoderOptions options;
     options.capacity = std::min(capacity, loaded_->model.max_tokens());
-    infer::FittedDecoder fitted = infer::fit_decoder(loaded_->model, options,
-                                                     {.most_bytes = most_bytes,
-                                                      .threads = context.threads(),
-                                                      .beside = {.weights = loaded_->model.bytes(), .mapped = true},
-                                                      .advice = "Lower the context, or leave --draft out"});
-    memory_ = std::move(fitted.memory);
-    decoder_.emplace(context, loaded_->model, fitted.options);
-    speculation_.emplace(model_.emplace(*decoder_, target.model.vocabulary(), sampling, 0, std::move(breakers)),
-                         flags.most());
+    decoder_.emplace(context, loaded_->model, options);
+    speculation_.emplace(model_.emplace(*decoder_, classes, sampling, 0, std::move(breakers)), flags_.most());
   }
   FlaggedSpeculation(FlaggedSpeculation const&) = delete;
   FlaggedSpeculation& operator=(FlaggedSpeculation const&) = delete;
@@ -76,8 +77,8 @@ class FlaggedSpeculation {
   infer::Speculation* get() noexcept { return speculation_ ? &*speculation_ : nullptr; }
 
  private:
+  SpeculationFlags flags_;
   std::optional<infer::LoadedModel> loaded_;
-  infer::MemoryBudget::Part memory_;
   std::optional<infer::Decoder> decoder_;
   std::optional<infer::NgramDrafter> ngrams_;
   std::optional<infer::DraftModel> model_;

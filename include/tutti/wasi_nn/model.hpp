@@ -110,7 +110,6 @@ class Model {
     if (s.n_ctx > most && loaded_.model.learned_positions())
       throw Failure(Code::invalid_argument,
                     concat("n_ctx is ", s.n_ctx, ", and the model has learned ", most, " positions"));
-    if (s.n_ctx > most) note(concat("n_ctx is ", s.n_ctx, ", and the model was made for ", most, " tokens"));
     if (s.numa != Numa::disabled) note("numa: the system's own placement of memory is kept");
     infer::FitOptions how;
     how.most_bytes = s.max_memory_mb << 20;

@@ -66,7 +66,7 @@ struct Settings {
                                      cache_deletion_strategy = infer::CacheOrder::lru;
   std::int64_t max_cache_tokens = 0, retention_ms = 0, cache_reuse = 0, n_keep_tokens = 0, n_discard_tokens = 0,
                max_memory_mb = 0;
-  double memory_pressure_threshold = 0.85, cache_similarity = 0.1;
+  double memory_pressure_threshold = 0.85, cache_similarity = 0.9;
   // logging
   setting::Choice<LogLevel> log_level = LogLevel::warn;
   setting::Choice<LogFormat> log_format = LogFormat::text;
@@ -195,7 +195,7 @@ void for_each_setting(AnySettings& s, F&& f) {
     "are "
     "dropped; answers then differ a little; 0: they are read again");
   f(Row{"cache_similarity", g::memory, model, "slot_prompt_similarity"}, s.cache_similarity, Real{0, 1},
-    "share of a prompt that a cache must hold to be given up for it; of others the beginning is copied");
+    "share of what a cache holds that a prompt must have to take its place; of others the beginning is copied");
   f(Row{"retention_ms", g::memory, model, "cache_policy.retention_ms"}, s.retention_ms, Whole{0, day},
     "idle caches are forgotten after this time; 0: never");
   f(Row{"max_memory_mb", g::memory, model, ""}, s.max_memory_mb, Whole{0, 1 << 24},

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace tutti::infer {
@@ -105,9 +107,18 @@ class Server {
           "the port cannot be opened on " + options_.host + ". Another program may have it: choose another port");
   }
   int port() const noexcept { return options_.port; }
-  /// Blocking, until `stop`.
-  void run() { http_.listen_after_bind(); }
-  void stop() { http_.stop(); }
+  /// Blocking, until `stop`, which may come first.
+  void run() {
+    running_ = true;
+    if (!*stopping_) http_.listen_after_bind();
+    running_ = false;
+  }
+  /// Answers on their way end as cancelled, with what there is.
+  void stop() {
+    if (stopping_->exchange(true)) return;
+    while (running_ && !http_.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (http_.is_running()) http_.stop();
+  }
 
  private:
   using HttpRequest = httplib::Request;
@@ -202,21 +213,28 @@ class Server {
         response.set_content(openai::Writer::dump(describe(*model)), "application/json");
       else refuse(response, 404, "there is no model of this name. /v1/models lists the one that is served");
     });
-    http_.Post("/v1/chat/completions", [this](HttpRequest const& request, Response& response) {
-      guarded(response, [&] {
-        auto const model = models_.get();
-        answer(model, openai::read_chat(request.body, model->tokenizer(), model->chat(), options_.limits), true,
-               response);
-      });
+    post("/v1/chat/completions", [this](std::string const& body, Response& response) {
+      auto const model = models_.get();
+      answer(model, openai::read_chat(body, model->tokenizer(), model->chat(), options_.limits), true, response);
     });
-    http_.Post("/v1/completions", [this](HttpRequest const& request, Response& response) {
-      guarded(response, [&] {
-        auto const model = models_.get();
-        answer(model, openai::read_completion(request.body, model->tokenizer(), options_.limits), false, response);
-      });
+    post("/v1/completions", [this](std::string const& body, Response& response) {
+      auto const model = models_.get();
+      answer(model, openai::read_completion(body, model->tokenizer(), options_.limits), false, response);
     });
-    http_.Post("/v1/embeddings", [this](HttpRequest const& request, Response& response) {
-      guarded(response, [&] { embed(request.body, response); });
+    post("/v1/embeddings", [this](std::string const& body, Response& response) { embed(body, response); });
+  }
+  /// The body is read here: of a form, which `curl -d` says it sends, the library takes 8 KiB alone.
+  template <class F>
+  void post(char const* path, F f) {
+    http_.Post(path, [f](HttpRequest const& request, Response& response, httplib::ContentReader const& read) {
+      if (request.is_multipart_form_data())
+        return refuse(response, 415, "the body must be a JSON document, not a form");
+      std::string body;
+      bool const whole = read([&](char const* data, std::size_t size) {
+        body.append(data, size);
+        return true;
+      });
+      if (whole) guarded(response, [&] { f(body, response); });
     });
   }
 
@@ -271,6 +289,7 @@ class Server {
 
   void answer(std::shared_ptr<ServedModel> const& model, openai::Call call, bool chat, Response& response) {
     read_meanings(*model, call);
+    call.request.abandoned = [stopping = stopping_] { return stopping->load(); };
     openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model->name(), model->tokenizer(), chat);
     if (!call.stream) {
       bool const likely = call.request.likeliest.has_value();
@@ -327,6 +346,8 @@ class Server {
   HotModel& models_;
   ServerOptions options_;
   std::atomic<std::int64_t> ids_{0};
+  std::shared_ptr<std::atomic<bool>> stopping_ = std::make_shared<std::atomic<bool>>(false);
+  std::atomic<bool> running_{false};
   httplib::Server http_;
 };
 
