@@ -45,7 +45,7 @@ struct CacheOptions {
   bool partial = true;                     ///< it loses only as many as must go, from its end; else all
   std::chrono::milliseconds retention{0};  ///< idle caches are forgotten after this time; 0: never
   /// An idle cache is taken for a prompt that has at least this share of what it holds, or nothing beyond it, and loses
-  /// the rest. Of others the beginning is copied to another place. 0: any that has something of it.
+  /// the rest; where no place is empty, half is enough. Of others the beginning is copied. 0: any that has something.
   double similarity = 0.9;
   std::int64_t copy = 4;  ///< tokens that a copy must win
   /// Runs of at least so many tokens that stand later in the cache than in the prompt are moved (move_cached): a
@@ -99,12 +99,15 @@ class Slots {
 
   /// The idle slot that serves most of the prompt, else the one that goes first; null: all are busy.
   Slot* choose(Request const& request) {
+    bool const room = std::any_of(slots_.begin(), slots_.end(),
+                                  [](Slot const& slot) { return !slot.generation && slot.tokens.empty(); });
+    double const share = room ? options_.similarity : std::min(options_.similarity, 0.5);
     Slot* best = nullptr;
     std::size_t most = 0;
     for (Slot& slot : slots_) {
       std::size_t const tokens = slot.generation ? 0 : within(slot, request).tokens;
       bool const similar = tokens + 1 == request.prompt.size() ||
-                           static_cast<double>(tokens) >= options_.similarity * static_cast<double>(slot.tokens.size());
+                           static_cast<double>(tokens) >= share * static_cast<double>(slot.tokens.size());
       if (tokens > most && similar) best = &slot, most = tokens;
     }
     return best != nullptr ? best : first(options_.order, true);
