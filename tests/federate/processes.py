@@ -229,7 +229,8 @@ def case_storm():
 
 def case_stopped():
     """SIGTERM: a worker delivers and leaves; a shepherd ends, and the same words go on with its run."""
-    lead = shepherd()
+    steps = 6000  # more than a fast machine does while two signals are sent
+    lead = shepherd(steps=steps)
     workers = [worker(1), worker(2)]
     wait_for("shepherd", "outer step 2 ")
     workers[0].send_signal(signal.SIGTERM)
@@ -238,10 +239,10 @@ def case_stopped():
     lead.send_signal(signal.SIGTERM)
     require(wait(lead, 20) == 0, "the shepherd that was asked to stop failed")
     require("the same command goes on from there" in output("shepherd"), "the shepherd does not say how to go on")
-    lead = shepherd()
+    lead = shepherd(steps=steps)
     require(wait(lead) == 0 and wait(workers[1]) == 0, "somebody failed")
-    complete(2 * 2 * 600)
-    other = shepherd("--outer-momentum", 0.5, name="other")
+    complete(2 * 2 * steps)
+    other = shepherd("--outer-momentum", 0.5, name="other", steps=steps)
     require(wait(other, 20) == 2 and "other settings" in output("other"), "a run of other settings is mixed into this one")
 
 
