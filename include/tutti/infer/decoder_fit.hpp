@@ -34,12 +34,15 @@ struct FitOptions {
   std::string advice = "Lower the context, the slots or the batch, or keep the cache in F16 or Q8_0";
 };
 
-/// A decoder's options with every size said, and the memory that is set aside for it.
-struct FittedDecoder {
-  DecoderOptions options;
+/// Options with every size said, and the memory that is set aside for them.
+template <class Options>
+struct Fitted {
+  Options options;
   MemoryBudget::Part memory;
   std::vector<std::string> notes;  ///< what was chosen, for people
 };
+using FittedDecoder = Fitted<DecoderOptions>;
+using FittedService = Fitted<ServiceOptions>;
 
 /// Chooses capacity and batch where they are 0: the usual batch, and the longest context that fits, of at most
 /// most_context tokens and what the model was made for; where not even 256 tokens fit, smaller batches are tried. What
@@ -93,13 +96,8 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
 
 /// The same for a service, whose batch is its prompt_chunk with a row for each slot and for drafts: prompt_chunk 0 is
 /// chosen. `fit`: its more_rows, draft and usual_batch follow from the service.
-struct FittedService {
-  ServiceOptions options;
-  MemoryBudget::Part memory;
-  std::vector<std::string> notes;
-};
 inline FittedService fit_service(nn::StoredModel const& model, ServiceOptions wanted, FitOptions fit) {
-  fit.more_rows = wanted.decoder.slots + (wanted.drafts.tokens > 0 ? most_drafts : 0);
+  fit.more_rows = answer_rows(wanted);
   fit.draft = wanted.drafts.model;
   fit.usual_batch = std::min<std::int64_t>(fit.usual_batch, 128);
   DecoderOptions decoder = wanted.decoder;

@@ -28,13 +28,17 @@ struct ServiceOptions {
   std::string name{};          ///< of the model, in those lines
 };
 
+/// Rows of a batch beside those of prompts: a token of each answer, and what is foretold.
+inline std::int64_t answer_rows(ServiceOptions const& options) noexcept {
+  return std::max<std::int64_t>(options.decoder.slots, 0) + (options.drafts.tokens > 0 ? most_drafts : 0);
+}
+
 /// Of its decoder: a pass is one batch, so that hidden states of all its rows are at hand. Errors: invalid_argument.
 inline DecoderOptions batch_of(ServiceOptions const& options) {
   if (options.prompt_chunk < 1)
     throw Error(ErrorKind::invalid_argument, "Service", "prompts need chunks of at least one token");
   DecoderOptions decoder = options.decoder;
-  decoder.batch =
-      options.prompt_chunk + std::max<std::int64_t>(decoder.slots, 0) + (options.drafts.tokens > 0 ? most_drafts : 0);
+  decoder.batch = options.prompt_chunk + answer_rows(options);
   return decoder;
 }
 
