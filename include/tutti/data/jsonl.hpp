@@ -137,16 +137,10 @@ class JsonlLine {
 inline std::vector<Document> read_jsonl(std::string_view text, std::string const& source,
                                         JsonlOptions const& options) {
   std::vector<Document> documents;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  for (std::int64_t number = 1; !text.empty(); ++number) {
-    std::size_t const end = text.find('\n');
-    std::string_view const line = text.substr(0, end);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos)
-      documents.push_back(
-          detail::JsonlLine(line, source + ", line " + std::to_string(number), options).document());
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
-  }
+  io::for_each_json_line(text, [&](std::string_view line, std::int64_t number) {
+    documents.push_back(detail::JsonlLine(line, source + ", line " + std::to_string(number), options).document());
+    return true;
+  });
   return documents;
 }
 

@@ -97,14 +97,10 @@ inline std::vector<MultipleChoice> parse_llmc_choices(std::string_view bytes, st
 inline std::vector<MultipleChoice> parse_json_choices(std::string_view text, std::string const& source,
                                                       data::Tokenizer const& tokenizer, std::int64_t most = 0) {
   std::vector<MultipleChoice> all;
-  for (std::size_t at = 0, number = 0; at < text.size() && (most == 0 || std::cmp_less(all.size(), most)); ++number) {
-    std::size_t const end = std::min(text.find('\n', at), text.size());
-    std::string_view const line = text.substr(at, end - at);
-    at = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    auto const document = io::parse_json(line, concat(source, "' line ", number + 1, " of '", source));
+  io::for_each_json_line(text, [&](std::string_view line, std::int64_t number) {
+    auto const document = io::parse_json(line, concat(source, ", line ", number), "read_multiple_choice");
     auto const wants = [&] {
-      detail::refuse_choices(source, concat("line ", number + 1,
+      detail::refuse_choices(source, concat("line ", number,
                                             " must have a text 'ctx', a list of texts 'endings' and "
                                             "the number of the right one, 'label'"));
     };
@@ -121,9 +117,10 @@ inline std::vector<MultipleChoice> parse_json_choices(std::string_view text, std
       if (!ending.is_string() || ending.get<std::string>().empty()) wants();
       one.endings.push_back(tokenizer.encode(" " + ending.get<std::string>()));
     }
-    detail::check_choice(one, source, number);
+    detail::check_choice(one, source, static_cast<std::size_t>(number) - 1);
     all.push_back(std::move(one));
-  }
+    return most == 0 || std::cmp_less(all.size(), most);
+  });
   if (all.empty()) detail::refuse_choices(source, "it has no examples");
   return all;
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -41,6 +42,19 @@ inline nlohmann::json parse_json(std::string_view text, std::string const& sourc
     return nlohmann::json::parse(text.begin(), text.end(), watch);
   } catch (nlohmann::json::exception const& error) {
     throw refuse("its JSON is damaged").with_native(error.what());
+  }
+}
+
+/// Calls f(line, number) for every line of JSON lines that is not blank, counted from 1, until it returns false.
+template <class F>
+void for_each_json_line(std::string_view text, F&& f) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  for (std::int64_t number = 1; !text.empty(); ++number) {
+    std::size_t const end = text.find('\n');
+    std::string_view const line = text.substr(0, end);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos && !f(line, number)) return;
+    if (end == std::string_view::npos) return;
+    text.remove_prefix(end + 1);
   }
 }
 
