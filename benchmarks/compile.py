@@ -41,14 +41,16 @@ def run(command):
 
 
 def foreign_includes(compiler, flags, source):
-    """Includes that are not tutti's, of every tutti file that `source` reaches, in the order of first mention."""
+    """Includes that are not tutti's and that this compiler reaches, of every tutti file that `source` reaches, in the order of
+    first mention."""
     text = subprocess.run([*compiler, *flags, "-E", source], capture_output=True, text=True, check=True).stdout
     home = str(ROOT / "include" / "tutti") + "/"
-    files = list(dict.fromkeys(re.findall(r'^# \d+ "(' + re.escape(home) + r'[^"]+)"', text, re.MULTILINE)))
+    reached = list(dict.fromkeys(re.findall(r'^# \d+ "([^"]+)"', text, re.MULTILINE)))
     seen = {}
-    for file in files:
+    for file in (file for file in reached if file.startswith(home)):
         for header in re.findall(r"^\s*#\s*include\s*<([^>]+)>", pathlib.Path(file).read_text(), re.MULTILINE):
-            if not header.startswith("tutti/"):
+            # Some are of other machines alone (wasm_simd128.h).
+            if not header.startswith("tutti/") and any(file.endswith("/" + header) for file in reached):
                 seen.setdefault(header)
     return list(seen)
 

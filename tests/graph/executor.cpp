@@ -166,6 +166,12 @@ class MeetingPort final : public comm::Port {
   Ticket start_all_to_all(void const*, void*, std::int64_t, DType, std::source_location) override {
     throw Error(ErrorKind::unavailable, "MeetingPort", "all_to_all");
   }
+  Ticket start_send(void const*, std::int64_t, int, int, std::source_location) override {
+    throw Error(ErrorKind::unavailable, "MeetingPort", "send");
+  }
+  Ticket start_receive(void*, std::int64_t, int, int, std::source_location) override {
+    throw Error(ErrorKind::unavailable, "MeetingPort", "receive");
+  }
   bool test(Ticket ticket) override { return meeting_.done(ticket); }
   void wait(Ticket ticket) override {
     while (!meeting_.done(ticket)) std::this_thread::yield();

@@ -47,16 +47,20 @@ class CallChecks {
   CallChecks(char const* operation, int rank, int size, CallSite const& where) noexcept
       : operation_(operation), rank_(rank), size_(size), where_(where) {}
 
+  template <class = void>
   [[noreturn]] void refuse(std::string message, ErrorKind kind = ErrorKind::invalid_argument) const {
     throw_refusal(operation_, rank_, where_, std::move(message), kind);
   }
 
+  template <class = void>
   void check_rank(char const* what, int r) const {
     if (r < 0 || r >= size_) refuse(concat(what, " ", rank_text(r), " does not exist. Ranks are 0 to ", size_ - 1));
   }
+  template <class = void>
   void check_tag(int tag) const {
     if (tag < 0 || tag > 32767) refuse(concat("tag ", tag, " is outside 0 to 32767"));
   }
+  template <class = void>
   void check_source(int from, int tag) const {
     if (from != any_source && from != proc_null) check_rank("source rank", from);
     if (tag != any_tag) check_tag(tag);
@@ -75,6 +79,7 @@ class CallChecks {
         refuse(concat("several indices of the receive buffer, a view of shape ", to_string(to.shape()),
                       ", reach one element. Pass a view whose elements are distinct"));
   }
+  template <class = void>
   void check_overlap(Extent from, Extent to, bool may_alias) const {
     auto const* const a = static_cast<std::byte const*>(from.data);
     auto const* const b = static_cast<std::byte const*>(to.data);
@@ -86,6 +91,7 @@ class CallChecks {
   }
 
   /// The shape of what stacks one buffer of every rank, or of none.
+  template <class = void>
   Shape stacked(Shape const& shape, bool all) const {
     if (shape.rank() == Shape::max_rank)
       refuse(
@@ -97,6 +103,7 @@ class CallChecks {
     return Shape::of(extents.data(), shape.rank() + 1);
   }
   /// The shape of one rank's part, the parts being equal.
+  template <class = void>
   Shape part(Shape const& shape) const {
     if (shape.rank() == 0 || shape[0] % size_ != 0)
       refuse(concat("the first axis of shape ", to_string(shape), " does not divide by the ", size_, " ranks"),
@@ -137,6 +144,7 @@ class CallChecks {
   }
 
   /// Elements of one row: of one step along the first axis.
+  template <class = void>
   std::int64_t row_size(Shape const& shape) const {
     if (shape.rank() == 0) refuse("a single number has no rows to count. Pass it with shape (1,)", ErrorKind::shape);
     std::int64_t elements = 1;
@@ -144,6 +152,7 @@ class CallChecks {
     return elements;
   }
   /// The sizes of the blocks in elements. There must be a count for each rank, and their sum must be the first extent.
+  template <class = void>
   List<std::int64_t> blocks(Shape const& shape, PerRank rows) const {
     std::int64_t const row = row_size(shape);
     if (rows.size() != size_) refuse(concat(rows.size(), " counts for ", size_, " ranks. Pass one for each rank"));
@@ -161,6 +170,7 @@ class CallChecks {
     return result;
   }
   /// One of the buffers has blocks, and the other is this rank's; or both have, of all_to_all_v.
+  template <class = void>
   void check_blocks(Shape const& from, Shape const& to, Rows rows, Counts& counts) const {
     if (row_size(from) != row_size(to))
       refuse(concat("shapes are ", to_string(from), " and ", to_string(to), ", with rows of different sizes"),
@@ -180,6 +190,7 @@ class CallChecks {
 
  private:
   /// Of values: where nothing is wrong, no object of this class is made.
+  template <class = void>
   [[noreturn, gnu::noinline, gnu::cold]] static void throw_refusal(char const* operation, int rank,
                                                                    CallSite const& where, std::string message,
                                                                    ErrorKind kind) {

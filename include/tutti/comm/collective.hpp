@@ -212,7 +212,8 @@ std::int64_t contributed_bytes(Collective const& call, int ranks) noexcept {
 }
 
 /// Bytes that any rank gives to a call of a kind without counts at most, the same number on all ranks.
-inline std::int64_t most_contributed(Collective const& call, int ranks) noexcept {
+template <class = void>
+std::int64_t most_contributed(Collective const& call, int ranks) noexcept {
   return call.block_bytes() * (gives_blocks(call.kind) ? ranks : call.contributions);
 }
 
@@ -224,7 +225,8 @@ enum class CheckLevel : std::uint8_t { off, cheap, full };
 /// on device memory, purpose, operator, type with its layout, and root, of which the first four million differ. In its
 /// place stands the number of contributions of the kind that has them, and a part of either is the type of a callable:
 /// then the first four thousand differ.
-inline std::uint64_t facts_of(Collective const& call) noexcept {
+template <class = void>
+std::uint64_t facts_of(Collective const& call) noexcept {
   auto const compound = static_cast<std::uint64_t>(call.compound_bytes < 255 ? call.compound_bytes : 255);
   auto const number = static_cast<std::uint32_t>(
       call.kind == Kind::all_reduce_contributions ? call.contributions & 0x3fffff : call.root + 1);
@@ -241,7 +243,8 @@ constexpr int contribution_bits(Operator op) noexcept { return op == Operator::c
 static_assert(kind_count <= 32 && operator_count <= 64 && dtype_count <= 64 && layouts == 1 << 14);
 /// A number that stands for the counts: of the kinds with a count for each rank a hash, where all ranks must pass all
 /// of them, else 0.
-inline std::int64_t compared_count(Collective const& call) noexcept {
+template <class = void>
+std::int64_t compared_count(Collective const& call) noexcept {
   if (!has_counts(call.kind)) {
     std::int64_t const count = call.staged_count < 0 ? call.count : call.staged_count;
     // So many contributions, of which facts_of has the rest, leave no room for a count of that size.
@@ -255,7 +258,8 @@ inline std::int64_t compared_count(Collective const& call) noexcept {
   return hash.number();
 }
 /// The call as far as these two tell.
-inline Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
+template <class = void>
+Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
   Collective call;
   call.kind = static_cast<Kind>(facts & 31u);
   call.count = has_counts(call.kind) ? 0 : count;

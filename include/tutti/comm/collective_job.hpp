@@ -102,7 +102,9 @@ class QueuedJob : public Job {
     in_line_ = true;
   }
   void leave_line() noexcept {
-    if (std::exchange(in_line_, false)) core_.start_queue.remove(*this);
+    if (!in_line_) return;
+    in_line_ = false;
+    core_.start_queue.remove(*this);
   }
   bool in_line() const noexcept { return in_line_; }
   bool waits_in_line() const noexcept { return in_line_ && !core_.start_queue.is_first(*this); }
@@ -260,7 +262,10 @@ class CollectiveJob : public QueuedJob<B> {
   /// must start them in the same order.
   bool try_begin() {
     if (this->is_held_up()) return false;
-    if (std::exchange(has_backend_compare_, false)) comparison_ = make_owner<Comparison<B>>(core_, call_);
+    if (has_backend_compare_) {
+      has_backend_compare_ = false;
+      comparison_ = make_owner<Comparison<B>>(core_, call_);
+    }
     if (waits_ && comparison_) return false;
     this->leave_line();
     phase_ = Phase::started;
@@ -313,7 +318,8 @@ class CollectiveJob : public QueuedJob<B> {
         before += counts_.from[static_cast<std::size_t>(r)];
       if (call_.to != static_cast<std::byte const*>(call_.from) + before * call_.element_bytes()) return;
       scratch_ = heap_memory(core_, static_cast<std::size_t>(block));
-      copy_back_ = std::exchange(call_.to, scratch_.data());
+      copy_back_ = call_.to;
+      call_.to = scratch_.data();
     }
   }
 

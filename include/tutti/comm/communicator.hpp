@@ -16,6 +16,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -79,7 +80,8 @@ class Communicator : public comm::Plans<B> {
   }
   /// The same where ranks may pass no color, `split(std::nullopt)`, and get no communicator. All ranks of the call may
   /// take either form.
-  std::optional<Communicator> split(std::optional<int> color, int key = 0,
+  template <class Int = int>
+  std::optional<Communicator> split(std::type_identity_t<std::optional<Int>> color, int key = 0,
                                     Where where = std::source_location::current()) {
     Communicator part = split_by(color ? *color : no_color, key, where);
     if (!color) return std::nullopt;

@@ -16,9 +16,11 @@ namespace tutti::comm {
 /// Operations that were dropped and never completed; told at the end, in one line.
 class Dropped {
  public:
+  template <class = void>
   void note(std::string const& awaited) noexcept {
     if (number_++ == 0) first_ = awaited;
   }
+  template <class = void>
   void tell(int rank) const noexcept {
     if (number_ == 0) return;
     std::fprintf(stderr,

@@ -29,28 +29,33 @@ class Relative {
 
 class Family {
  public:
+  template <class = void>
   void join(Relative& one) {
     Guard const guard(mutex_);
     members_.push_back(&one);
   }
+  template <class = void>
   void leave(Relative& one) noexcept {
     Guard const guard(mutex_);
     members_.erase_if([&](Relative const* member) { return member == &one; });
   }
   /// Called now and then by whoever waits. Operations that finish meanwhile may hold the last handle on their
   /// communicator, hence no member is destroyed here: results stay with their requests.
+  template <class = void>
   void move_others_on(Relative const& waiting) noexcept {
     Guard const guard(mutex_);
     for (Relative* member : members_)
       if (member != &waiting) member->move_on(::pthread_self());
   }
   /// So that who waits for this rank on another communicator learns where it is.
+  template <class = void>
   void announce(Relative const& waiting, std::string const& text) noexcept {
     Guard const guard(mutex_);
     for (Relative* member : members_)
       if (member != &waiting) member->announce_elsewhere(::pthread_self(), text);
   }
   /// For one that goes away after a wait that failed.
+  template <class = void>
   void leave_place(Relative const& waiting) noexcept {
     Guard const guard(mutex_);
     for (Relative* member : members_)

@@ -27,6 +27,7 @@ inline std::string_view flight_record_prefix() noexcept {
 }
 
 /// What a record is of: "all_reduce", "send".
+template <class = void>
 constexpr std::string_view operation_name(FlightRecord const& record) noexcept {
   switch (record.what) {
     case FlightRecord::What::collective: return name(record.kind);
@@ -37,6 +38,7 @@ constexpr std::string_view operation_name(FlightRecord const& record) noexcept {
   }
   return "unknown";
 }
+template <class = void>
 constexpr std::string_view name(FlightRecord::State state) noexcept {
   switch (state) {
     case FlightRecord::State::started: return "started";
@@ -227,6 +229,7 @@ struct FlightSignals {
     return -1;
   }
   /// Returns when no handler reads it any more. A handler on this very thread has returned before.
+  template <class = void>
   void remove(int place) noexcept {
     if (place < 0) return;
     recorders[place].store(nullptr);

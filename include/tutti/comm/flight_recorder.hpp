@@ -158,6 +158,7 @@ class FlightRecorder {
       return {ticks_now(), exec::now_ns(), std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
     }
   };
+  template <class = void>
   std::int64_t nanoseconds(std::int64_t ticks, Anchor const& last) const noexcept {
     double const rate = last.ticks == first_.ticks ? 1
                                                    : static_cast<double>(last.monotonic - first_.monotonic) /
@@ -177,6 +178,7 @@ class FlightRecorder {
     __atomic_load(&field, &value, __ATOMIC_ACQUIRE);
     return value;
   }
+  template <class = void>
   static FlightRecord copy(FlightRecord const& from) noexcept {
     return {get(from.begin), get(from.end),  get(from.number), get(from.count),
             get(from.file),  get(from.line), get(from.peer),   get(from.tag),
@@ -184,7 +186,11 @@ class FlightRecorder {
   }
 
   FlightRecord& at(Ticket ticket) const noexcept { return records_[ticket & mask_]; }
-  bool kept(Ticket ticket) const noexcept { return count_ - ticket <= capacity() && ticket < count_; }
+  template <class = void>
+  bool kept(Ticket ticket) const noexcept {
+    return count_ - ticket <= capacity() && ticket < count_;
+  }
+  template <class = void>
   FlightRecord& open(What what, std::uint64_t number, std::int64_t count, int peer, std::source_location const& where,
                      std::int64_t moment = ticks_now()) noexcept {
     FlightRecord& record = at(count_);
@@ -199,12 +205,17 @@ class FlightRecorder {
     put(record.state, State::started);
     return record;
   }
+  template <class = void>
   Ticket publish() noexcept {
     Ticket const ticket = count_;
     __atomic_store_n(&count_, ticket + 1, __ATOMIC_RELEASE);
     return ticket;
   }
-  void close(Ticket ticket, State state) noexcept { close(ticket, state, ticks_now()); }
+  template <class = void>
+  void close(Ticket ticket, State state) noexcept {
+    close(ticket, state, ticks_now());
+  }
+  template <class = void>
   void close(Ticket ticket, State state, std::int64_t moment) noexcept {
     if (!kept(ticket) || at(ticket).state != State::started) return;
     put(at(ticket).end, moment);

@@ -55,10 +55,11 @@ class Mesh {
     }
   }
 
-  Mesh(Mesh&& other) noexcept : axes_(std::move(other.axes_)), moved_(std::exchange(other.moved_, true)) {}
+  Mesh(Mesh&& other) noexcept : axes_(std::move(other.axes_)), moved_(other.moved_) { other.moved_ = true; }
   Mesh& operator=(Mesh&& other) noexcept {
     axes_ = std::move(other.axes_);
-    moved_ = std::exchange(other.moved_, true);
+    moved_ = other.moved_;
+    other.moved_ = true;
     return *this;
   }
 

@@ -22,18 +22,20 @@ class Occupancy {
  public:
   enum class Entered : std::uint8_t { first, again, not_at_all };
 
+  template <class = void>
   Entered try_enter(char const* operation, std::source_location where) noexcept {
     Thread const self = this_thread();
     if (thread_.load(std::memory_order_relaxed) == self) return Entered::again;
     Thread nobody = nullptr;
     if (!thread_.compare_exchange_strong(nobody, self, std::memory_order_acquire, std::memory_order_relaxed))
       return Entered::not_at_all;
-    where_.store(where, std::memory_order_relaxed);
+    __atomic_store(&where_, &where, __ATOMIC_RELAXED);
     operation_.store(operation, std::memory_order_relaxed);
     return Entered::first;
   }
   /// For who has no call to tell of and may not throw: waits until the other thread's call is over, whose deadline ends
   /// it.
+  template <class = void>
   bool enter_in_turn() noexcept {
     exec::Backoff backoff{exec::WaitPolicy{}};
     for (;; backoff.step()) {
@@ -41,6 +43,7 @@ class Occupancy {
       if (entered != Entered::not_at_all) return entered == Entered::first;
     }
   }
+  template <class = void>
   void leave() noexcept {
     operation_.store(nullptr, std::memory_order_relaxed);
     thread_.store(nullptr, std::memory_order_release);
@@ -49,8 +52,10 @@ class Occupancy {
   template <class = void>
   std::string call() const {
     char const* const operation = operation_.load(std::memory_order_relaxed);
-    return operation == nullptr ? std::string()
-                                : concat(operation, " at ", place(where_.load(std::memory_order_relaxed)));
+    if (operation == nullptr) return {};
+    std::source_location where;
+    __atomic_load(&where_, &where, __ATOMIC_RELAXED);
+    return concat(operation, " at ", place(where));
   }
 
  private:
@@ -62,7 +67,8 @@ class Occupancy {
 
   std::atomic<Thread> thread_{nullptr};
   std::atomic<char const*> operation_{nullptr};
-  std::atomic<std::source_location> where_{};
+  std::source_location
+      where_{};  // by the compiler's atomic operations: std::atomic costs every include 6 million instructions
 };
 
 /// A call that is inside. `refuse(text)` throws for a call that meets another thread's, which `text` names.
@@ -100,9 +106,9 @@ class Visit {
 };
 
 /// Of a call that meets another thread's on `communicator`. `level`: what threads may do, where a backend says it.
-[[noreturn]] inline void throw_two_threads(char const* operation, std::string const& other,
-                                           std::string const& communicator, std::string const& level, int rank,
-                                           std::source_location where) {
+template <class = void>
+[[noreturn]] void throw_two_threads(char const* operation, std::string const& other, std::string const& communicator,
+                                    std::string const& level, int rank, std::source_location where) {
   std::string text = concat("another thread is in ", other, " on this communicator (", communicator,
                             "), which takes one thread at a time");
   if (!level.empty()) text += concat(", whatever MPI grants (thread level ", level, ")");

@@ -82,13 +82,9 @@ class Port {
                                   std::source_location where) = 0;
 
   /// A message of `bytes` bytes to or from another rank; those of one pair and tag (0 to 32767) arrive in order.
-  /// Errors: shape, where a message of another size comes; unavailable, of a port that has collectives alone.
-  virtual Ticket start_send(void const* data, std::int64_t bytes, int to, int tag, std::source_location where) {
-    return no_messages(data, bytes, to, tag, where);
-  }
-  virtual Ticket start_receive(void* data, std::int64_t bytes, int from, int tag, std::source_location where) {
-    return no_messages(data, bytes, from, tag, where);
-  }
+  /// Errors: shape, where a message of another size comes.
+  virtual Ticket start_send(void const* data, std::int64_t bytes, int to, int tag, std::source_location where) = 0;
+  virtual Ticket start_receive(void* data, std::int64_t bytes, int from, int tag, std::source_location where) = 0;
 
   /// Null where only the host starts collectives.
   virtual PortQueue* queue() noexcept { return nullptr; }
@@ -114,11 +110,6 @@ class Port {
   /// every rank releases it. Null on all ranks where they share no memory, or too little.
   /// Ranks all, with the same size. Blocking.
   virtual void* share(std::size_t, std::source_location) { return nullptr; }
-
- private:
-  static Ticket no_messages(void const*, std::int64_t, int, int, std::source_location where) {
-    throw Error(ErrorKind::unavailable, "Port", "this port has collectives alone, and no messages", where);
-  }
 };
 
 }  // namespace tutti::comm

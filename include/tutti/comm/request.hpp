@@ -33,6 +33,7 @@ class Job {
     throw Error(ErrorKind::revoked, operation_, "the operation was given up after an earlier error");
   }
   /// Keeps an exception for the next `poll`. True when there is nothing left to do.
+  template <class = void>
   bool poll_quietly() noexcept {
     if (done_ || failure_ || given_up_) return true;
     try {
@@ -57,7 +58,12 @@ class Job {
   bool failed() const noexcept { return failure_ != nullptr; }
   std::exception_ptr failure() const noexcept { return failure_; }
   /// True once, after it has failed: for who tells others.
-  bool news() noexcept { return failure_ && !std::exchange(told_, true); }
+  template <class = void>
+  bool news() noexcept {
+    if (!failed() || told_) return false;
+    told_ = true;
+    return true;
+  }
   virtual bool abandon() noexcept = 0;
   /// Whether it works on memory that it does not own.
   virtual bool borrows() const noexcept { return true; }

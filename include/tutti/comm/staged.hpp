@@ -134,7 +134,10 @@ class StagedJob : public QueuedJob<B> {
   bool move_on() {
     if (comparison_ && comparison_->advance()) comparison_ = nullptr;
     bool const first = !this->is_held_up();
-    if (first && std::exchange(compares_in_turn_, false)) comparison_ = make_owner<Comparison<B>>(core_, whole_);
+    if (first && compares_in_turn_) {
+      compares_in_turn_ = false;
+      comparison_ = make_owner<Comparison<B>>(core_, whole_);
+    }
     for (bool moves = true; moves;) {
       moves = false;
       // Not before the part whose tag comes round again is complete.

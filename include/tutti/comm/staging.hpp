@@ -43,17 +43,19 @@ class PinnedMemory {
     }
   }
   PinnedMemory(PinnedMemory&& other) noexcept
-      : device_(other.device_),
-        memory_(std::move(other.memory_)),
-        data_(std::exchange(other.data_, nullptr)),
-        bytes_(std::exchange(other.bytes_, 0)) {}
+      : device_(other.device_), memory_(std::move(other.memory_)), data_(other.data_), bytes_(other.bytes_) {
+    other.data_ = nullptr;
+    other.bytes_ = 0;
+  }
   PinnedMemory& operator=(PinnedMemory&& other) noexcept {
     if (this == &other) return *this;
     unpin();
     device_ = other.device_;
     memory_ = std::move(other.memory_);
-    data_ = std::exchange(other.data_, nullptr);
-    bytes_ = std::exchange(other.bytes_, 0);
+    data_ = other.data_;
+    bytes_ = other.bytes_;
+    other.data_ = nullptr;
+    other.bytes_ = 0;
     return *this;
   }
   ~PinnedMemory() { unpin(); }
@@ -117,6 +119,7 @@ class StagingPool {
     return make_owner<Pinned<D>>(device, allocate(PinnedMemory<D>::room(bytes)), bytes);
   }
   /// Larger ones than `most_bytes` are not kept.
+  template <class = void>
   void give_back(Owner<Block> block, std::size_t most_bytes) {
     if (free_.size() < most_kept && block->bytes() <= most_bytes) free_.push_back(std::move(block));
   }

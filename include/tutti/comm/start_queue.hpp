@@ -18,13 +18,24 @@ namespace tutti::comm {
 /// those that are called after them.
 class StartQueue {
  public:
-  void add(Job& job) { jobs_.push_back(&job); }
-  bool empty() const noexcept { return jobs_.empty(); }
-  bool is_first(Job const& job) const noexcept { return jobs_.front() == &job; }
+  template <class = void>
+  void add(Job& job) {
+    jobs_.push_back(&job);
+  }
+  template <class = void>
+  bool empty() const noexcept {
+    return jobs_.empty();
+  }
+  template <class = void>
+  bool is_first(Job const& job) const noexcept {
+    return jobs_.front() == &job;
+  }
+  template <class = void>
   void remove(Job const& job) noexcept {
     jobs_.erase_if([&](Job const* other) { return other == &job; });
   }
   /// Those behind a call that has failed, which keeps its place until somebody takes its error, fail with it.
+  template <class = void>
   void check() const {
     Job const& first = *jobs_.front();
     if (!first.failed()) return;
@@ -36,6 +47,7 @@ class StartQueue {
     }
   }
   /// What holds up those behind it.
+  template <class = void>
   std::string awaiting() const {
     return concat("an earlier ", jobs_.front()->operation(), " must start first: ", jobs_.front()->awaiting());
   }

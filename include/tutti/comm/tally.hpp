@@ -41,6 +41,7 @@ class TimeHistogram {
     return all;
   }
   /// The smallest time that is not below a share of all, 0 to 1; 0 when there is none.
+  template <class = void>
   double quantile(double share) const noexcept {
     double const wanted = share * static_cast<double>(count());
     std::int64_t seen = 0;

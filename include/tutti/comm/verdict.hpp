@@ -60,6 +60,7 @@ struct Verdict {
   Card differs;  ///< of the lowest rank with another call
 
   /// Takes in what another rank knows; in which order, and how often, makes no difference.
+  template <class = void>
   void merge(Verdict const& other) noexcept {
     if (differs.rank < 0 && other.differs.rank < 0 && first.same_call(other.first)) {
       if (other.first.rank < first.rank) first = other.first;
@@ -89,6 +90,7 @@ struct ComparisonMemory {
 /// What is not in use: comparisons are made for every call.
 class ComparisonPool {
  public:
+  template <class = void>
   Owner<ComparisonMemory> take() {
     free_.reserve(most_kept);  // giving back must not throw
     if (free_.empty()) return make_owner<ComparisonMemory>();
@@ -96,6 +98,7 @@ class ComparisonPool {
     free_.pop_back();
     return memory;
   }
+  template <class = void>
   void give_back(Owner<ComparisonMemory> memory) noexcept {
     if (memory && free_.size() < most_kept) free_.push_back(std::move(memory));
   }

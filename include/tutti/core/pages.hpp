@@ -47,7 +47,8 @@ inline void* map_zeros(std::size_t bytes) noexcept {
 /// The same in a file of its own in `folder`, which has no name and goes with the mapping: the system writes there what
 /// memory has no room for. All of the file is reserved, since a disk that is full at a first touch ends the process.
 /// Null, and the number of the error, where that is not possible.
-inline void* map_file_of_zeros(std::string const& folder, std::size_t bytes, int& error) {
+template <class = void>
+void* map_file_of_zeros(std::string const& folder, std::size_t bytes, int& error) {
   int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without nameless files
     std::string name = folder + "/tutti-XXXXXX";
@@ -75,7 +76,8 @@ inline void unmap(void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 }
 
 /// Makes zeros of memory of `map_zeros`; whole pages go back to the system until they are touched.
-inline void clear(std::byte* first, std::size_t bytes) noexcept {
+template <class = void>
+void clear(std::byte* first, std::size_t bytes) noexcept {
 #if !TUTTI_WASM
   constexpr std::size_t page = 4096;
   std::size_t const before = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;

@@ -100,7 +100,8 @@ int available_processors() noexcept {
 }
 
 /// As the system calls the first one.
-inline std::string processor_name() {
+template <class = void>
+std::string processor_name() {
   detail::SmallFile const info("/proc/cpuinfo");
   char const* const line = std::strstr(info.text, "model name");
   char const* const name = line == nullptr ? nullptr : std::strstr(line, ": ");

@@ -5,6 +5,7 @@
 /// collectives between ranks that are there.
 
 #include <tutti/comm/port.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/executor.hpp>
@@ -49,6 +50,10 @@ class LonePort final : public comm::Port {
     std::memmove(to, from, static_cast<std::size_t>(count) * static_cast<std::size_t>(size_) * size_of(dtype));
     return 0;
   }
+  Ticket start_send(void const*, std::int64_t, int, int, std::source_location where) override {
+    throw_no_messages(where);
+  }
+  Ticket start_receive(void*, std::int64_t, int, int, std::source_location where) override { throw_no_messages(where); }
   bool test(Ticket) override { return true; }
   void wait(Ticket) override {}
   void cancel(Ticket) noexcept override {}
@@ -56,6 +61,9 @@ class LonePort final : public comm::Port {
   void release(void* memory) noexcept override { std::free(memory); }
 
  private:
+  [[noreturn]] static void throw_no_messages(std::source_location where) {
+    throw Error(ErrorKind::unavailable, "LonePort", "the stages of a pipeline are not measured on one rank", where);
+  }
   Ticket repeat(void const* from, void* to, std::int64_t count, DType dtype) const {
     std::size_t const bytes = static_cast<std::size_t>(count) * size_of(dtype);
     for (int r = 0; r < size_; ++r)

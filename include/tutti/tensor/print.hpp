@@ -18,6 +18,8 @@
 #include <iosfwd>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace tutti {
 
@@ -37,16 +39,16 @@ std::string characters(Number value, std::chars_format format, int digits = -1) 
 }
 
 /// The fewest digits that read back as the same value of `dtype`; the value is one of that type.
-template <DType dtype>
-std::string shortest(double value, std::chars_format format) {
+template <DType dtype, class Real>
+std::string shortest(Real value, std::chars_format format) {
   auto const narrow = static_cast<float>(value);
   if constexpr (dtype == DType::float64) return characters(value, format);
   if constexpr (dtype == DType::float32) return characters(narrow, format);
   for (int digits = 0;; ++digits) {
     // A digit string halfway between two is rounded to even first and, if that reads back as a neighbour, up.
-    for (double const nudged : {value, std::nextafter(value, 2 * value)}) {
-      std::string text = characters(nudged, std::chars_format::scientific, digits);
-      double read = 0;
+    for (Real const nudged : {value, std::nextafter(value, 2 * value)}) {
+      auto text = characters(nudged, std::chars_format::scientific, digits);
+      Real read = 0;
 #if TUTTI_WASM
       read = std::strtod(text.c_str(), nullptr);  // its library has no from_chars of numbers with a point
 #else
@@ -65,9 +67,9 @@ std::string shortest(double value, std::chars_format format) {
 struct Parts {
   std::string whole, fraction, exponent;
 };
-template <class Text = std::string_view>
-Parts split(Text text) {
-  Parts parts;
+template <class Text, class P = Parts>
+P split(Text text) {
+  P parts;
   if (auto const e = text.find('e'); e != text.npos) {
     parts.exponent = text.substr(e + 1);
     text = text.substr(0, e);
@@ -78,9 +80,9 @@ Parts split(Text text) {
   return parts;
 }
 /// At most `precision` digits of fraction, without zeros at the end.
-template <DType dtype>
-Parts digits_of(double value, std::chars_format format) {
-  Parts parts = split<std::string_view>(shortest<dtype>(value, format));
+template <DType dtype, class Real, class P = Parts>
+P digits_of(Real value, std::chars_format format) {
+  P parts = split<std::string_view>(shortest<dtype>(value, format));
   if (parts.fraction.size() > std::size_t{precision})
     parts = split<std::string_view>(characters(value, format, precision));
   while (!parts.fraction.empty() && parts.fraction.back() == '0') parts.fraction.pop_back();
@@ -92,31 +94,31 @@ constexpr double exponent_limit(DType dtype) noexcept {
   return dtype == DType::float64 ? 1e8 : dtype == DType::float32 ? 1e6 : 1e3;
 }
 
-template <DType dtype>
-std::string scalar(double value) {
+template <DType dtype, class Real>
+std::string scalar(Real value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  double const magnitude = std::abs(value);
+  Real const magnitude = std::abs(value);
   double const limit = dtype == DType::float64 ? 1e16 : exponent_limit(dtype);
   bool const positional = magnitude == 0 || (magnitude >= 1e-4 && magnitude < limit);
   if (!positional) return shortest<dtype>(value, std::chars_format::scientific);
-  std::string text = shortest<dtype>(value, std::chars_format::fixed);
+  auto const text = shortest<dtype>(value, std::chars_format::fixed);
   return text.find('.') == text.npos ? concat(text, ".0") : text;
 }
 
 /// Whether one exponent-free notation would waste or lose digits.
-template <DType dtype>
-bool wants_exponents(List<double> const& values) {
-  double low = 0;
-  double high = 0;
-  for (double value : values) {
-    double const magnitude = std::abs(value);
+template <DType dtype, class Real>
+bool wants_exponents(List<Real> const& values) {
+  Real low = 0;
+  Real high = 0;
+  for (Real value : values) {
+    Real const magnitude = std::abs(value);
     if (!std::isfinite(value) || magnitude == 0) continue;
     low = low == 0 ? magnitude : std::min(low, magnitude);
     high = std::max(high, magnitude);
   }
   if (high == 0) return false;
-  auto const in_type = [](double value) -> double {
+  auto const in_type = [](Real value) -> Real {
     if (dtype == DType::float64) return value;
     auto const narrow = static_cast<float>(value);
     if (dtype == DType::float32) return narrow;
@@ -125,11 +127,11 @@ bool wants_exponents(List<double> const& values) {
   return high >= exponent_limit(dtype) || low < in_type(1e-4) || in_type(high / low) > 1000;
 }
 
-template <DType dtype>
-List<std::string> words(List<double> const& values) {
+template <DType dtype, class Real, class Text = std::string, class P = Parts>
+List<Text> words(List<Real> const& values) {
   bool const exponents = wants_exponents<dtype>(values);
   auto const format = exponents ? std::chars_format::scientific : std::chars_format::fixed;
-  List<Parts> parts(values.size());
+  List<P> parts(values.size());
   std::size_t left = 0;
   std::size_t fraction = 0;
   std::size_t exponent = 0;
@@ -151,7 +153,7 @@ List<std::string> words(List<double> const& values) {
     std::size_t const name_size = negative_infinity ? 4 : 3;
     if (name_size > right + 1) left = std::max(left, name_size - right - 1);
   }
-  List<std::string> result(values.size());
+  List<Text> result(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
       result[i] = scalar<dtype>(values[i]);
@@ -159,11 +161,11 @@ List<std::string> words(List<double> const& values) {
         result[i].insert(0, width - result[i].size(), ' ');
       continue;
     }
-    Parts& p = parts[i];
+    P& p = parts[i];
     // With exponents all have equally many digits, and further ones are those of the exact value, not zeros.
     if (exponents && p.fraction.size() < fraction)
       p = split<std::string_view>(characters(values[i], format, static_cast<int>(fraction)));
-    result[i] = concat(std::string(left - p.whole.size(), ' '), p.whole, ".", p.fraction);
+    result[i] = concat(Text(left - p.whole.size(), ' '), p.whole, ".", p.fraction);
     result[i].append(fraction - p.fraction.size(), ' ');
     if (exponents) {
       p.exponent.insert(1, exponent - p.exponent.size(), '0');
@@ -180,18 +182,19 @@ class Layout {
   Layout(Shape const& shape, bool summarised, Words const& words)
       : shape_(shape), summarised_(summarised), words_(words) {}
 
-  std::string text() { return nested(0, " ", line_width); }
+  using Text = std::remove_cvref_t<decltype(std::declval<Words const&>()[0])>;
+  Text text() { return nested(0, " ", line_width); }
 
  private:
-  std::string nested(int axis, std::string const& indent, std::size_t width) {
+  Text nested(int axis, Text const& indent, std::size_t width) {
     if (axis == shape_.rank()) return words_[next_++];
     std::int64_t const extent = shape_[axis];
     bool const cut = summarised_ && extent > 2 * edge_items;
     std::int64_t const shown = cut ? 2 * edge_items : extent;
-    std::string text;
+    Text text;
     if (axis + 1 == shape_.rank()) {
-      std::string line = indent;
-      auto const add = [&](std::string const& word) {  // every item leaves a column for a bracket behind it
+      Text line = indent;
+      auto const add = [&](Text const& word) {  // every item leaves a column for a bracket behind it
         if (line.size() + word.size() > width - 1 && line.size() > indent.size()) {
           text += concat(line.substr(0, line.find_last_not_of(' ') + 1), "\n");
           line = indent;
@@ -208,7 +211,7 @@ class Layout {
       }
       text += line;
     } else {
-      std::string const gap(static_cast<std::size_t>(shape_.rank() - axis - 1), '\n');
+      Text const gap(static_cast<std::size_t>(shape_.rank() - axis - 1), '\n');
       for (std::int64_t i = 0; i < shown; ++i) {
         if (cut && i == edge_items) text += concat(indent, "...", gap);
         text += indent + nested(axis + 1, concat(indent, " "), width - 1);
