@@ -19,6 +19,7 @@
 #include <tutti/infer/speculation.hpp>
 #include <tutti/infer/stopping.hpp>
 #include <tutti/infer/completion.hpp>
+#include <tutti/infer/compute_pool.hpp>
 #include <tutti/infer/memory_budget.hpp>
 #include <tutti/infer/log.hpp>
 #include <tutti/infer/generation.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/http/server.hpp> <tutti/infer/http/chat_page.hpp> <tutti/infer/openai.hpp>
-// Covers: <tutti/infer/openai_keys.hpp> <tutti/infer/http/metrics.hpp>
+// Covers: <tutti/infer/openai_keys.hpp> <tutti/infer/http/connection.hpp> <tutti/infer/http/metrics.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -69,8 +70,8 @@ struct Running {
     auto const result = made.Post(path, headers, body, "application/json");
     return result ? std::pair(result->status, result->body) : std::pair(-1, to_string(result.error()));
   }
-  /// Bytes on a connection of their own, and what comes back until it ends.
-  std::string say(std::string const& bytes) const {
+  /// Bytes on a connection of their own, which is given.
+  int ask(std::string const& bytes) const {
     int const socket = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
@@ -82,6 +83,11 @@ struct Running {
       if (n <= 0) break;  // refused before it was said to its end
       sent += static_cast<std::size_t>(n);
     }
+    return socket;
+  }
+  /// Bytes on a connection of their own, and what comes back until it ends.
+  std::string say(std::string const& bytes) const {
+    int const socket = ask(bytes);
     // The server takes an end of what is said for the end of whoever said it: only where it waits for more.
     std::string answer;
     char buffer[4096];
@@ -409,6 +415,40 @@ TEST_CASE("Connections at the same time each get their own answer; one that goes
   for (int i = 0; i < 200 && running.models.get()->service().status().running > 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   REQUIRE(running.models.get()->service().status().running == 0);
+}
+
+TEST_CASE("Answers and embeddings that nobody waits for any more give their place to others") {
+  Running const running{ServerOptions{}};
+  Service& service = running.models.get()->service();
+  std::atomic<bool> go_on{false};
+  std::vector<std::shared_ptr<Generation>> busy;  // both slots: what comes over the network waits
+  for (int i = 0; i < 2; ++i) {
+    Request request;
+    request.prompt = {1, 2, 3};
+    request.stop.max_tokens = 20;
+    request.ready = [&] { return go_on.load(); };
+    busy.push_back(service.submit(std::move(request)));
+  }
+  auto const waiting = [&](std::size_t wanted) {
+    for (int i = 0; i < 500 && service.status().waiting != wanted; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return service.status().waiting == wanted;
+  };
+  for (auto const& [path, body] : {std::pair(std::string("completions"), json{{"prompt", "abc"}, {"max_tokens", 8}}),
+                                   {"chat/completions", hello},
+                                   {"embeddings", json{{"input", {"abc", "def"}}}}}) {
+    CAPTURE(path);
+    std::string const text = body.dump();
+    int const socket =
+        running.ask("POST /v1/" + path + " HTTP/1.1\r\nHost: here\r\nContent-Length: " + std::to_string(text.size()) +
+                    "\r\n\r\n" + text);
+    REQUIRE(waiting(path == "embeddings" ? 2 : 1));
+    ::close(socket);
+    REQUIRE(waiting(0));
+  }
+  go_on = true;
+  for (auto const& one : busy) REQUIRE(!one->wait().tokens.empty());
+  REQUIRE(running.post("/v1/chat/completions", hello.dump()).first == 200);
 }
 
 TEST_CASE("Another model takes over while the server runs; its counts are read as JSON and by Prometheus") {

@@ -293,6 +293,41 @@ TEST_CASE("A full queue refuses, time-outs hold, and a failing session leaves th
   REQUIRE(backend.run(contexts[3], "Hello", answer, R"({"max_tokens": 3})") == 0);
 }
 
+TEST_CASE("A run that is refused leaves the conversation whole, and options without a session lead back to one's own") {
+  World world;
+  Backend const backend(world.library, R"({"n_ctx": 256, "temp": 0, "max_tokens": 8, "context_shifting": true,
+      "repeat_penalty": 1.0, "ignore_eos": true, "chat_template": "chatml", "log_level": "none"})");
+  REQUIRE(backend.load("default") == 0);
+  std::uint32_t execution = 0;
+  REQUIRE(backend.open("dave", &execution) == 0);
+  auto const tokens = [&] {
+    std::string const usage = backend.output(execution, 1);
+    return std::stoi(usage.substr(usage.find(':') + 1));
+  };
+  auto const set = [&](std::string text) {
+    RawTensor tensor;
+    tensor.data = reinterpret_cast<std::uint8_t*>(text.data());
+    return world.library.call<int(void*, std::uint32_t, std::uint32_t, void*)>("set_input", backend.context, execution,
+                                                                               1u, static_cast<void*>(&tensor));
+  };
+  std::string answer;
+  REQUIRE(backend.run(execution, "Hello", answer) == 0);
+  int const first = tokens();
+  REQUIRE(backend.run(execution, "Hello", answer) == 0);
+  int const grown = tokens() - first;
+  REQUIRE(grown > 0);
+  int const second = tokens();
+  REQUIRE(backend.run(execution, std::string(200, 'x'), answer, R"({"logit_bias": [["no such token", 1]]})") == 1);
+  REQUIRE(backend.run(execution, "Hello", answer) == 0);
+  REQUIRE(tokens() == second + grown);
+  REQUIRE(set(R"({"session": "erin"})") == 0);
+  REQUIRE(backend.run(execution, "Hello", answer) == 0);
+  REQUIRE(tokens() == first);
+  REQUIRE(set(R"({"temperature": 0})") == 0);
+  REQUIRE(backend.run(execution, "Hello", answer) == 0);
+  REQUIRE(tokens() > second + grown);
+}
+
 TEST_CASE("Options keep a context in its session, and the model loaded last answers in every way of asking") {
   World world;
   Backend const backend(world.library, greedy);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/wasi_nn/document.hpp> <tutti/wasi_nn/document_values.hpp> <tutti/wasi_nn/settings.hpp>
-// Covers: <tutti/wasi_nn/failure.hpp>
+// Covers: <tutti/wasi_nn/failure.hpp> <tutti/wasi_nn/document_keys.hpp>
 #include "wasi_nn/support.hpp"
 
 #include <tutti/wasi_nn/document.hpp>
@@ -122,6 +122,51 @@ TEST_CASE("What WasmEdge's guests say is understood, and what cannot be is said"
       refused(R"({"stream-stdout":true})") ==
       "1: 'stream_stdout' cannot be true here: nothing is written to standard output: read pieces with compute_single");
   REQUIRE(refused(R"({"mmproj":"clip.gguf"})").find("text alone") != std::string::npos);
+}
+
+TEST_CASE("What says only how the same answer is computed is taken with a note; two bounds of one thing are one") {
+  Settings const s =
+      settings_of(R"({"flash-attn":false,"threads-batch":2,"main-gpu":1,"split-mode":"row","cpu-moe":true,
+      "tensor-split":"3,1","numa":false,"yarn-beta-fast":32,"batch-size":512,"ubatch-size":128,"n-keep":-1,
+      "model":{"n_predict":512},"stopping":{"max_tokens":200},"logging":{"level":"WARNING"}})");
+  REQUIRE(s.n_batch == 128);
+  REQUIRE(s.max_tokens == 200);
+  REQUIRE(s.n_keep_tokens == -1);
+  REQUIRE(s.log_level == LogLevel::warn);
+  REQUIRE(s.numa == Numa::disabled);
+  REQUIRE(s.fitted.at("threads_batch") ==
+          "threads_batch is 2: the same threads serve prompts and answers: set threads");
+  for (char const* const name : {"flash_attn", "main_gpu", "split_mode", "cpu_moe", "tensor_split"})
+    REQUIRE(s.fitted.count(name) == 1);
+  REQUIRE(s.fitted.count("yarn_beta_fast") == 0);
+  REQUIRE(settings_of(R"({"n_predict":-1,"stopping":{"max_tokens":200}})").max_tokens == 200);
+  REQUIRE(settings_of(R"({"log_level":"Trace"})").log_level == LogLevel::debug);
+  REQUIRE(refused(R"({"log_level":"loud"})").find("must be") != std::string::npos);
+  Settings const r = settings_of(R"({"rope-freq-base":5000,"rope-freq-scale":0.5,"rope-scaling-type":2,
+      "yarn-ext-factor":0.5,"yarn-attn-factor":-1,"yarn-beta-fast":0,"yarn-beta-slow":2,"yarn-orig-ctx":128,
+      "pooling-type":"none","embd-normalize":-1})");
+  REQUIRE((r.rope_freq_base == 5000 && r.rope_freq_scale == 0.5 && r.rope_scaling_type == RopeScaling::yarn));
+  REQUIRE((r.yarn_ext_factor == 0.5 && r.yarn_attn_factor == 1 && r.yarn_beta_fast == 32 && r.yarn_beta_slow == 2));
+  REQUIRE((r.yarn_orig_ctx == 128 && r.pooling_type == infer::Pooling::last && r.embd_normalize == -1));
+  REQUIRE(settings_of(R"({"rope-scaling-type":-1,"rope-freq-base":-1})").rope_freq_base == 0);
+  REQUIRE(refused(R"({"rope-scaling-type":7})").find("must be") != std::string::npos);
+}
+
+TEST_CASE("A setting of the model may be said again where it says what is in force; the log's words are notes then") {
+  Settings model = settings_of(R"({"n_ctx":512,"batch_size":128,"n_gpu_layers":0,"use_mmap":false,"name":"a"})");
+  auto const again = [&](char const* text) {
+    return failure_of([&] {
+      Settings s = model;
+      Document::parse(text, Level::session, false, {&model}).apply(s);
+      if (s.fitted.count("enable_log") != 0) throw Failure(Code::busy, s.fitted.at("enable_log"));
+    });
+  };
+  REQUIRE(again(R"({"ctx-size":512,"batch-size":128,"n-gpu-layers":0,"use-mmap":false,"name":"a","temp":0.1})") ==
+          "nothing was thrown");
+  REQUIRE(again(R"({"ctx-size":513})") == "1: 'ctx_size' is a setting of the model and cannot be changed by a session");
+  REQUIRE(again(R"({"use-mmap":true})").find("cannot be changed") != std::string::npos);
+  REQUIRE(again(R"({"enable-log":true,"enable-debug-log":true})").find("the log is the host's") != std::string::npos);
+  REQUIRE(again(R"({"log_level":"debug"})").find("cannot be changed") != std::string::npos);
 }
 
 TEST_CASE("Keys and values that cannot be are refused by name, with what may be") {

@@ -13,8 +13,10 @@
 #include <signal.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -637,6 +639,8 @@ TEST_CASE("What a guest says stays within the host's limits; streams that nobody
   REQUIRE(host.load_by_name("default", R"({"max_concurrent": 8})", &graph) == 6);
   REQUIRE(host.load_by_name("default", R"({"priority": 1})", &graph) == 6);
   REQUIRE(host.load_by_name("default", R"({"log_level": "none"})", &graph) == 6);
+  REQUIRE(host.load_by_name("default", R"({"enable-log": true, "enable-debug-log": true})", &graph) == 0);
+  REQUIRE(host.unload(graph) == 0);
   REQUIRE(host.load_by_name("gone", &graph) == 103);
   REQUIRE(host.load_by_name("nothing.gguf", &graph) == 103);
   REQUIRE(host.load_by_name("default", R"({"grammar": "root ::= ("})", &graph) == 1);  // said at once
@@ -661,6 +665,84 @@ TEST_CASE("What a guest says stays within the host's limits; streams that nobody
   REQUIRE(host.unload(graph) == 0);
   REQUIRE(host.load_by_name("default", R"({"max_models": 3})", &graph) == 1);
   REQUIRE(host.load_by_name("default", &graph) == 0);
+}
+
+TEST_CASE("Limits are numbers, a limit of time holds without the guest's leave, unread streams leave their slot") {
+  ScratchFolder folder;
+  std::string const model = test::write_byte_model(folder / "model.gguf");
+  auto const registry = [&](char const* limits) {
+    std::ofstream(folder / "registry.json") << R"({"models": {"default": ")" << model << R"("},
+        "settings": {"n_ctx": 400, "max_concurrent": 1}, "limits": )"
+                                            << limits << "}";
+  };
+  Variable const models("TUTTI_WASI_NN_MODELS", folder / "registry.json");
+  Library const library("TUTTI_WASI_NN_LLAMACPP");
+  registry(R"({"temperature": 0.5})");
+  REQUIRE_THROWS(Host(library));
+  registry(R"({"max_inference_time_ms": 1})");
+  {
+    Host const host(library);
+    std::uint32_t graph = 0, context = 0;
+    REQUIRE(host.load_by_name("default", &graph) == 0);
+    REQUIRE(host.open(graph, &context) == 0);
+    REQUIRE(host.set(context, 1, R"({"timeout_enabled": false, "max_tokens": 390, "ignore_eos": true})") == 0);
+    REQUIRE(host.set(context, 0, "Hello") == 0);
+    int const code = host.compute(context);
+    REQUIRE((code == 3 || host.output(context, 2).find("\"stop_reason\":\"time\"") != std::string::npos));
+  }
+  registry("{}");
+  Host const host(library);
+  std::uint32_t graph = 0, unread = 0, other = 0;
+  REQUIRE(host.load_by_name("default", &graph) == 0);
+  REQUIRE(host.open(graph, &unread) == 0);
+  REQUIRE(host.open(graph, &other) == 0);
+  REQUIRE(host.set(unread, 1, R"({"max_tokens": 300, "ignore_eos": true})") == 0);
+  REQUIRE(host.set(unread, 0, "Hello") == 0);
+  REQUIRE(host.single(unread) == 0);                // and no more, for now
+  REQUIRE(host.answer(other, "Hello").size() > 0);  // long before the time-out of 300 s
+  int pieces = 1;
+  while (host.single(unread) == 0) ++pieces;
+  REQUIRE(pieces > 100);
+  // The page's metadata again, as guests of WasmEdge send it.
+  REQUIRE(host.set(other, 1, R"({"ctx-size": 400, "n-parallel": 1, "enable-log": false, "temp": 0.5})") == 0);
+  REQUIRE(host.set(other, 1, R"({"ctx-size": 401})") == 1);
+}
+
+TEST_CASE("Embeddings by their pooling and norm; rotations other than the model's give another text") {
+  World const world;
+  Host const host(world.library);
+  std::uint32_t graph = 0, context = 0, turned = 0, other = 0;
+  REQUIRE(host.load_by_name("default", R"({"n_ctx": 128})", &graph) == 0);
+  REQUIRE(host.open(graph, &context) == 0);
+  auto const embedding = [&](std::string const& prompt, std::string const& options) {
+    std::string const text = host.answer(context, prompt, R"({"embedding": true)" + options + "}");
+    return nlohmann::json::parse(text).at("embedding").get<std::vector<double>>();
+  };
+  auto const length = [](std::vector<double> const& values, double power) {
+    double sum = 0;
+    for (double const value : values) sum += std::pow(std::abs(value), power);
+    return std::pow(sum, 1 / power);
+  };
+  std::vector<double> const unit = embedding("Hello", ""), raw = embedding("Hello", R"(, "embd_normalize": -1)");
+  REQUIRE(length(unit, 2) == Approx(1));
+  REQUIRE(length(embedding("Hello", R"(, "embd_normalize": 1)"), 1) == Approx(1));
+  REQUIRE(length(embedding("Hello", R"(, "embd_normalize": 3)"), 3) == Approx(1));
+  for (std::size_t i = 0; i < raw.size(); ++i) REQUIRE(raw[i] / length(raw, 2) == Approx(unit[i]).margin(1e-6));
+  std::vector<double> const scaled = embedding("Hello", R"(, "embd_normalize": 0)");
+  double most = 0;
+  for (double const value : scaled) most = std::max(most, std::abs(value));
+  REQUIRE(most == Approx(32760));
+  // The first token sees itself alone, whatever follows; the last one sees all.
+  std::string const cls = R"(, "pooling_type": "cls", "embd_normalize": -1)", last = R"(, "pooling_type": "last")";
+  std::vector<double> const first = embedding("Hello", cls), again = embedding("Help me", cls);
+  for (std::size_t i = 0; i < first.size(); ++i) REQUIRE(first[i] == Approx(again[i]).margin(1e-5));
+  REQUIRE(embedding("Hello", last) != unit);
+  REQUIRE(embedding("H", last) == embedding("H", ""));
+
+  REQUIRE(host.load_by_name("default", R"({"n_ctx": 128, "rope-freq-base": 100, "rope-freq-scale": 0.5})", &turned) ==
+          0);
+  REQUIRE(host.open(turned, &other) == 0);
+  REQUIRE(host.answer(other, "Hello, who is there?") != host.answer(context, "Hello, who is there?"));
 }
 
 TEST_CASE("A host's limit below what nobody has said is what holds then") {

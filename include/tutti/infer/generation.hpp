@@ -49,6 +49,8 @@ struct Request {
   std::function<bool()> abandoned{};  ///< asked likewise: true ends it as cancelled
   std::function<void()> on_end{};     ///< called by it last, when `wait` would not block any more
   bool embed = false;                 ///< no text: Completion::embedding of the prompt is wanted
+  Pooling pooling = Pooling::mean;    ///< of the embedding
+  std::int64_t norm = 2;              ///< of the embedding, as HiddenMean::normalised has it
   GrammarTriggers triggers{};         ///< what wakes the grammar; none: it rules from the beginning
   ContextShift shift{};
   bool reuse = true;         ///< the session's cache may serve the beginning of the prompt
@@ -102,6 +104,7 @@ class Generation {
 
  private:
   friend class Service;
+  friend class Slots;
   friend class RequestQueue;
   using Clock = std::chrono::steady_clock;
 

@@ -5,7 +5,7 @@
 /// come in.
 
 #include <tutti/data/chat_template.hpp>
-#include <tutti/exec/context.hpp>
+#include <tutti/infer/compute_pool.hpp>
 #include <tutti/infer/decoder_fit.hpp>
 #include <tutti/infer/draft_model.hpp>
 #include <tutti/infer/model_file.hpp>
@@ -27,7 +27,7 @@ struct ServedModelOptions {
                          .prompt_chunk = 0};  ///< 0: chosen, as fit_service does
   FitOptions fit{};                           ///< its weights and threads follow from the model
   std::string chat_format{};                  ///< data::choose_chat_template's
-  int threads = 0;                            ///< 0: all processors of this process
+  int threads = 0;                            ///< 0: all processors of this process; models of equal numbers share them
 };
 
 /// Not movable; its service is thread-safe.
@@ -42,9 +42,9 @@ class ServedModel {
         loaded_(std::move(loaded)),
         draft_(std::move(draft)),
         chat_(data::choose_chat_template(loaded_.chat_template, options.chat_format)),
-        context_({.threads = options.threads}),
+        pool_(ComputePool::of_process(options.threads)),
         fitted_(fit(options)),
-        service_(context_, loaded_.model, loaded_.tokenizer, fitted_.options) {}
+        service_(*pool_, loaded_.model, loaded_.tokenizer, fitted_.options) {}
   ServedModel(ServedModel const&) = delete;
   ServedModel& operator=(ServedModel const&) = delete;
 
@@ -65,7 +65,7 @@ class ServedModel {
       service.drafts.model = &draft_->model;
     }
     FitOptions fit = options.fit;
-    fit.threads = context_.threads();
+    fit.threads = pool_->context().threads();
     fit.beside = {.weights = loaded_.model.bytes() + (draft_ ? draft_->model.bytes() : 0), .mapped = true};
     return fit_service(loaded_.model, std::move(service), fit);
   }
@@ -74,7 +74,7 @@ class ServedModel {
   LoadedModel loaded_;
   std::optional<LoadedModel> draft_;
   data::ChatTemplate chat_;
-  exec::Context context_;
+  std::shared_ptr<ComputePool> pool_;
   FittedService fitted_;
   Service service_;  // last: its thread uses all the others
 };

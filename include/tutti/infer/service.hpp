@@ -4,11 +4,11 @@
 /// Many requests to one model: a bounded queue with priorities, and all running answers in one batch.
 
 #include <tutti/data/tokenizer.hpp>
+#include <tutti/infer/compute_pool.hpp>
 #include <tutti/infer/service_options.hpp>
 #include <tutti/infer/service_status.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -21,14 +21,14 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace tutti::infer {
 
-/// Runs in a thread of its own, which alone uses the context.
+/// Runs in a thread of its own. It alone uses the context, or takes turns with the pool's other services: a turn is a
+/// pass, of the highest priority that one of its answers has.
 /// Memory    the decoder's; nothing more for each request but its tokens and text
 /// Order     a free slot goes to the waiting request of the highest priority, of equals to one of the session that was
 ///           served longest ago. Running answers get a token each in every pass; prompts go in beside them in chunks,
@@ -40,17 +40,12 @@ namespace tutti::infer {
 class Service {
  public:
   /// Borrows all three, and the draft model. Errors: those of Decoder and Speculation.
+  Service(ComputePool& pool, nn::StoredModel const& model, data::Tokenizer const& tokenizer,
+          ServiceOptions const& options = {})
+      : Service(pool.context(), model, tokenizer, options, &pool) {}
   Service(exec::Context& context, nn::StoredModel const& model, data::Tokenizer const& tokenizer,
           ServiceOptions const& options = {})
-      : tokenizer_(tokenizer),
-        options_(options),
-        decoder_(context, model, batch_of(options)),
-        drafters_(context, model, options.drafts, options.decoder.slots, decoder_.capacity()),
-        slots_(static_cast<std::size_t>(options.decoder.slots), cache_of(options, model)),
-        waiting_(options.queue) {
-    ended_.reserve(options.queue.most + 1);
-    thread_ = std::thread([this] { work(); });
-  }
+      : Service(context, model, tokenizer, options, nullptr) {}
   Service(Service const&) = delete;
   Service& operator=(Service const&) = delete;
   /// Ends what runs and waits, with Error(unavailable) for those who wait for it.
@@ -123,6 +118,18 @@ class Service {
   }
 
  private:
+  Service(exec::Context& context, nn::StoredModel const& model, data::Tokenizer const& tokenizer,
+          ServiceOptions const& options, ComputePool* pool)
+      : pool_(pool),
+        tokenizer_(tokenizer),
+        options_(options),
+        decoder_(context, model, batch_of(options)),
+        drafters_(context, model, options.drafts, options.decoder.slots, decoder_.capacity()),
+        slots_(static_cast<std::size_t>(options.decoder.slots), cache_of(options, model)),
+        waiting_(options.queue) {
+    ended_.reserve(options.queue.most + 1);
+    thread_ = std::thread([this] { work(); });
+  }
   GrammarVocabulary const& grammar_vocabulary() {
     std::call_once(vocabulary_made_, [this] { vocabulary_.emplace(token_pieces(tokenizer_), end_tokens(tokenizer_)); });
     return *vocabulary_;
@@ -139,7 +146,7 @@ class Service {
         status_.running = slots_.running();
         status_.cached_tokens = slots_.cached();
         status_.busy_seconds = busy_seconds_;
-        tokens_on_their_way_ = on_their_way();
+        tokens_on_their_way_ = slots_.drawn();
       }
       for (auto const& generation : ended_) generation->tell();
       ended_.clear();
@@ -207,12 +214,6 @@ class Service {
     generation->settle(std::move(result), std::move(error));
     ended_.push_back(generation);
   }
-  std::int64_t on_their_way() {
-    std::int64_t sum = 0;
-    for (Slot const& slot : slots_.all())
-      if (slot.generation) sum += static_cast<std::int64_t>(slot.generation->drawing_->result().tokens.size());
-    return sum;
-  }
   void begin(Slot& slot, std::shared_ptr<Generation> const& generation) {
     Request const& request = generation->request_;
     CacheReuse const reuse = slots_.reuse(slot, request);
@@ -223,7 +224,7 @@ class Service {
     if (!reuse.moves.empty()) move_cached(decoder_, static_cast<std::int32_t>(number(slot)), reuse.moves);
     slots_.begin(slot, generation, reuse.tokens);
     slot.mean.reset();
-    if (request.embed) slot.mean.emplace();
+    if (request.embed) slot.mean.emplace(request.pooling);
     generation->drawing_.emplace(generation->sampler_, tokenizer_, request.prompt, request.stop, request.on_text,
                                  generation->matcher_ ? &*generation->matcher_ : nullptr, request.triggers);
     drafters_.begin(number(slot), request);
@@ -269,11 +270,15 @@ class Service {
           slot.generation->drawing_->end(*reason);
           release(slot);
         }
-    std::vector<Slot*> answers;
+    std::vector<Slot*> answers, prompts;
     for (Slot& slot : slots_.all())
       if (slot.generation && slot.next)
         if (Request const& request = slot.generation->request_; !request.ready || request.ready())
           answers.push_back(&slot);
+    for (Slot& slot : slots_.all())
+      if (slot.generation && slot.todo < slot.pending.size()) prompts.push_back(&slot);
+    if (answers.empty() && prompts.empty()) return false;
+    ComputePool::Turn turn(pool_, slots_.highest_priority());
     for (Slot* const slot : answers) {
       std::int64_t const free = capacity() - static_cast<std::int64_t>(slot->tokens.size()) - 1,
                          share = kernel::block_product_few_rows / static_cast<std::int64_t>(answers.size()) - 1;
@@ -290,9 +295,6 @@ class Service {
       for (Proposal const& draft : drafts) add(*slot, draft.token, true);
     }
     std::int64_t room = options_.prompt_chunk;
-    std::vector<Slot*> prompts;
-    for (Slot& slot : slots_.all())
-      if (slot.generation && slot.todo < slot.pending.size()) prompts.push_back(&slot);
     std::stable_sort(prompts.begin(), prompts.end(), [](Slot const* a, Slot const* b) {
       return a->generation->request_.priority > b->generation->request_.priority;
     });
@@ -303,11 +305,12 @@ class Service {
         add(*slot, token, last);
         if (last) wanted.push_back({slot, {}, std::numeric_limits<std::size_t>::max()});
       }
-    if (rows.empty()) return false;
+    if (rows.empty()) return true;  // every answer failed
     auto const begin = std::chrono::steady_clock::now();
     std::span<float const> logits = decoder_.append(rows);
+    turn.end();
     busy_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    add_hidden(rows);
+    slots_.add_hidden(rows, decoder_);
     auto const classes = static_cast<std::size_t>(decoder_.vocabulary());
     for (Wanted const& one : wanted) {
       std::size_t const size = (1 + one.drafts.size()) * classes;
@@ -350,15 +353,8 @@ class Service {
       Slots::shift(slot, request.shift, *slot.next);
     }
   }
-  void add_hidden(std::vector<NewToken> const& rows) {
-    auto const channels = static_cast<std::size_t>(decoder_.model().channels());
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      if (auto& mean = slots_.all()[static_cast<std::size_t>(rows[i].slot)].mean)
-        mean->add(decoder_.hidden().subspan(i * channels, channels));
-  }
-  /// The mean of the hidden states, of length one.
   void embed(Slot& slot) {
-    slot.generation->drawing_->result().embedding = slot.mean->direction();
+    slot.generation->drawing_->result().embedding = slot.mean->normalised(slot.generation->request_.norm);
     slot.mean.reset();
     slot.generation->drawing_->end(StopReason::end_of_generation);
     release(slot);
@@ -371,12 +367,13 @@ class Service {
       status_.count(result);
       status_.busy_seconds = busy_seconds_;
       status_.running = slots_.running();
-      tokens_on_their_way_ = on_their_way();
+      tokens_on_their_way_ = slots_.drawn();
     }
     log_answer(options_, error ? LogLevel::error : LogLevel::info, error ? "an answer failed" : "", &result);
     generation->finish(std::move(result), std::move(error));
   }
 
+  ComputePool* pool_;
   data::Tokenizer const& tokenizer_;
   ServiceOptions options_;
   Decoder decoder_;

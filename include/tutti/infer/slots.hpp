@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -85,6 +86,27 @@ class Slots {
   std::size_t running() const {
     return static_cast<std::size_t>(
         std::count_if(slots_.begin(), slots_.end(), [](Slot const& slot) { return slot.generation != nullptr; }));
+  }
+  /// Of the running answers; the smallest number where there is none.
+  int highest_priority() const {
+    int priority = std::numeric_limits<int>::min();
+    for (Slot const& slot : slots_)
+      if (slot.generation) priority = std::max(priority, slot.generation->request_.priority);
+    return priority;
+  }
+  /// Tokens that the running answers have so far.
+  std::int64_t drawn() const {
+    std::int64_t sum = 0;
+    for (Slot const& slot : slots_)
+      if (slot.generation) sum += static_cast<std::int64_t>(slot.generation->drawing_->result().tokens.size());
+    return sum;
+  }
+  /// Adds each row's hidden state to the mean that its slot keeps, where it keeps one.
+  void add_hidden(std::span<NewToken const> rows, Decoder const& decoder) {
+    auto const channels = static_cast<std::size_t>(decoder.model().channels());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (auto& mean = slots_[static_cast<std::size_t>(rows[i].slot)].mean)
+        mean->add(decoder.hidden().subspan(i * channels, channels));
   }
 
   /// Tokens at the beginning of the prompt that the slot's cache serves; the last token of a prompt always goes in

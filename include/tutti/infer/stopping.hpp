@@ -94,19 +94,36 @@ inline std::vector<std::string> token_pieces(data::Tokenizer const& tokenizer) {
   return pieces;
 }
 
-/// The mean of hidden states, for StopOptions::meanings, row after row.
+/// Which hidden states an embedding is the mean of.
+enum class Pooling : unsigned char { mean, cls, last };
+
+/// The mean of hidden states, for StopOptions::meanings and embeddings, row after row.
 class HiddenMean {
  public:
+  explicit HiddenMean(Pooling pooling = Pooling::mean) : pooling_(pooling) {}
+  /// Of all rows, or of the first or last one.
   void add(std::span<float const> row) {
+    if (pooling_ == Pooling::cls && rows_ > 0) return;
+    if (pooling_ == Pooling::last) clear();
+    ++rows_;
     sum_.resize(row.size());
     for (std::size_t i = 0; i < row.size(); ++i) sum_[i] += double{row[i]};
   }
-  void clear() noexcept { sum_.clear(); }
+  void clear() noexcept { sum_.clear(), rows_ = 0; }
   /// Of length one; zeros where nothing was added, or it cancels.
-  std::vector<float> direction() const {
-    double const square = std::inner_product(sum_.begin(), sum_.end(), sum_.begin(), 0.0);
+  std::vector<float> direction() const { return normalised(2); }
+  /// By the norm of the power `norm`; 0: the largest element becomes 32760; -1: the mean as it is, as llama.cpp has
+  /// them.
+  std::vector<float> normalised(std::int64_t norm) const {
+    double length = norm < 0 ? static_cast<double>(rows_) : 0;
+    for (double const value : sum_) {
+      double const size = std::abs(value);
+      if (norm == 0) length = std::max(length, size / 32760);
+      if (norm > 0) length += norm == 2 ? size * size : std::pow(size, static_cast<double>(norm));
+    }
+    if (norm > 0) length = norm == 2 ? std::sqrt(length) : std::pow(length, 1 / static_cast<double>(norm));
     std::vector<float> result;
-    for (double const value : sum_) result.push_back(static_cast<float>(square > 0 ? value / std::sqrt(square) : 0));
+    for (double const value : sum_) result.push_back(static_cast<float>(length > 0 ? value / length : 0));
     return result;
   }
   /// The largest cosine with one of these; -1 without any, and where lengths differ or are zero.
@@ -124,6 +141,8 @@ class HiddenMean {
   }
 
  private:
+  Pooling pooling_;
+  std::int64_t rows_ = 0;
   std::vector<double> sum_;
 };
 

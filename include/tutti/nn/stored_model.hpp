@@ -41,6 +41,8 @@ struct RotationScaling {
   double factor = 1;
   std::int64_t original_tokens = 0;  ///< positions before stretching
   double magnitude = 0;              ///< of cosine and sine; of yarn times what it computes; 0: as the kind computes it
+  double fast = 32, slow = 1;  ///< of yarn: pairs with more turns within original_tokens stay, with fewer are divided
+  double extrapolation = 1;    ///< of yarn: the share in which those that stay do
   std::vector<float> factors{};
   /// Of longrope: both lists as files have them, `factors` being the one for the model's length.
   std::vector<float> short_factors{}, long_factors{};

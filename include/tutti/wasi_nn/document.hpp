@@ -6,12 +6,14 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/io/json.hpp>
+#include <tutti/wasi_nn/document_keys.hpp>
 #include <tutti/wasi_nn/document_values.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 #include <tutti/wasi_nn/settings.hpp>
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -22,60 +24,6 @@
 namespace tutti::wasi_nn {
 
 namespace detail {
-
-/// What hosts of other libraries say and what cannot be otherwise here: accepted where the value asks for nothing else.
-struct Neutral {
-  std::string_view name;
-  bool (*holds)(Json const&);
-  char const* why;
-};
-inline bool is_off(Json const& v) {
-  return v.is_null() || v == false || (v.is_number() && (v.get<double>() == 0 || v.get<double>() == -1)) ||
-         io::is_text(v, "") || io::is_text(v, "none") || (v.is_array() && v.empty());
-}
-inline bool is_anything(Json const&) { return true; }
-inline constexpr std::array<Neutral, 24> neutrals = {{
-    {"path", is_anything, ""},  // the call says which model
-    {"stream_stdout", is_off, "nothing is written to standard output: read pieces with compute_single"},
-    {"image", is_off, "models here read text alone"},
-    {"mmproj", is_off, "models here read text alone"},
-    {"tts", is_off, "models here write text alone"},
-    {"main_gpu", is_off, "there is one device"},
-    {"cpu_moe", is_off, "there are no models with experts"},
-    {"n_cpu_moe", is_off, "there are no models with experts"},
-    {"tensor_split", is_off, "there is one device"},
-    {"split_mode", [](Json const& v) { return is_off(v) || io::is_text(v, "layer"); }, "there is one device"},
-    {"check_tensors", is_anything, ""},  // they always are
-    {"rope_freq_base", is_off, "the model's own is used"},
-    {"rope_freq_scale", is_off, "the model's own is used"},
-    {"rope_scaling_type", is_off, "the model's own is used"},
-    {"yarn_ext_factor", is_off, "the model's own is used"},
-    {"yarn_attn_factor", is_off, "the model's own is used"},
-    {"yarn_beta_fast", is_off, "the model's own is used"},
-    {"yarn_beta_slow", is_off, "the model's own is used"},
-    {"yarn_orig_ctx", is_off, "the model's own is used"},
-    {"threads_batch", is_off, "the same threads serve prompts and answers: set threads"},
-    {"flash_attn",
-     [](Json const& v) { return v == true || io::is_text(v, "on") || io::is_text(v, "auto") || v == 1 || v == -1; },
-     "attention is always computed in tiles"},
-    {"no_kv_offload", is_anything, ""},  // caches are where the layers are
-    {"pooling_type", [](Json const& v) { return io::is_text(v, "mean") || v == 1; }, "an embedding is the mean"},
-    {"embd_normalize", [](Json const& v) { return v == 2; }, "an embedding has length one"},
-}};
-
-struct Group {
-  std::string_view name;
-  unsigned bit;
-};
-inline constexpr std::array<Group, 9> groups = {{{"backend", group::backend},
-                                                 {"model", group::model},
-                                                 {"memory", group::memory},
-                                                 {"memory_policy", group::memory},
-                                                 {"memory_management", group::memory},
-                                                 {"logging", group::logging},
-                                                 {"performance", group::performance},
-                                                 {"sampling", group::sampling},
-                                                 {"stopping", group::stopping}}};
 
 /// Calls f(name) for each name of a row, its own first, until one returns true.
 template <class F>
@@ -113,13 +61,15 @@ class Document {
 
   Document() = default;
   /// Empty text says nothing. `minus_one_keeps`: numbers of -1 say nothing either, as run-time documents of the session
-  /// interface mean it.
+  /// interface mean it. `in_force`: what a setting that this level may not say has already, and may be said again.
   /// Errors: Failure, invalid_argument (too_large for more than 64 KiB), naming the key, its value and what it may be.
-  static Document parse(std::string_view text, Level level, bool minus_one_keeps = false) {
+  static Document parse(std::string_view text, Level level, bool minus_one_keeps = false,
+                        std::vector<Settings const*> in_force = {}) {
     using detail::refuse;
     if (text.size() > most_bytes)
       throw Failure(Code::too_large, concat("the document has ", text.size(), " bytes, and may have ", most_bytes));
     Document document;
+    document.in_force_ = std::move(in_force);
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return document;
     check_depth(text);
     detail::Json json;
@@ -134,6 +84,7 @@ class Document {
     }
     if (!json.is_object()) refuse("the document must be a JSON object");
     document.read(json, level, minus_one_keeps);
+    document.in_force_.clear();
     Settings scratch;
     document.apply(scratch);  // every value is looked at here
     return document;
@@ -144,6 +95,24 @@ class Document {
   bool says(std::string_view beginning) const {
     return std::any_of(entries_.begin(), entries_.end(),
                        [&](Entry const& one) { return one.name.starts_with(beginning); });
+  }
+  /// Turns what asks for a log in a word (`enable_log`) into notes: the log is the host's.
+  Document& leave_log() {
+    std::erase_if(entries_, [&](Entry const& one) {
+      bool const word = one.path == "enable_log" || one.path == "enable_debug_log";
+      if (word) leave_log_to_host(one.path);
+      return word;
+    });
+    return *this;
+  }
+  /// A setting in it that is no whole number, or nothing.
+  std::string_view no_number() const {
+    std::string_view name;
+    Settings settings;
+    for_each_setting(settings, [&]<class T>(Row const& row, T const&, auto const&, char const*) {
+      if (!std::is_same_v<T, std::int64_t> && says_exactly(row.name)) name = row.name;
+    });
+    return name;
   }
   /// Holds settings to the numbers that this document says: zero and less, where they mean no bound or a choice of the
   /// library's, become the limit. Errors: Failure, security, for a number above.
@@ -163,6 +132,7 @@ class Document {
         settings.fitted[std::string(entry.name)] =
             concat(entry.path, " is ", detail::shown(entry.value), ": ", detail::shown(used));
     }
+    for (auto const& [name, text] : notes_) settings.fitted[name] = text;
     // Keys and values are kept alike: one of the two speaks for both.
     if (bool const keys = says_exactly("cache_type_k"); keys != says_exactly("cache_type_v")) {
       (keys ? settings.cache_type_v : settings.cache_type_k) = keys ? settings.cache_type_k : settings.cache_type_v;
@@ -175,6 +145,7 @@ class Document {
   void hold(Settings& settings, bool lowers) const {
     Settings limits;
     apply(limits);
+    if (says_exactly("max_inference_time_ms")) settings.timeout_enabled = true;
     for_each_setting(limits, [&]<class T>(Row const& row, T const& most, auto const&, char const*) {
       if constexpr (std::is_same_v<T, std::int64_t>) {
         if (!says_exactly(row.name)) return;
@@ -281,14 +252,17 @@ class Document {
       }
       return;
     }
+    if (level > Level::model && (key == "enable_log" || key == "enable_debug_log")) return leave_log_to_host(key);
     if (key == "enable_log" && value.is_boolean()) {
       if (value == true) add(*find("log_level"), "info", path, level, false, override);
       return;
     }
     for (detail::Neutral const& neutral : detail::neutrals)
       if (neutral.name == key) {
-        if (!neutral.holds(value))
-          detail::refuse("'" + path + "' cannot be " + detail::shown(value) + " here: " + neutral.why);
+        if (neutral.holds(value)) return;
+        std::string const said = detail::shown(value);
+        if (!neutral.noted) detail::refuse("'" + path + "' cannot be " + said + " here: " + neutral.why);
+        notes_.push_back({key, path + " is " + said + ": " + neutral.why});
         return;
       }
     std::optional<Found> found = find(in + "." + key);
@@ -309,6 +283,7 @@ class Document {
   void add(Found const& found, detail::Json const& value, std::string const& path, Level level, bool minus_one_keeps,
            bool override) {
     if (level > found.row.last) {
+      if (holds_already(found, value, path)) return;
       constexpr std::array<char const*, 4> names = {"backend", "model", "session", "run"};
       detail::refuse("'" + path + "' is a setting of the " + names[static_cast<std::size_t>(found.row.last)] +
                      " and cannot be changed by a " + names[static_cast<std::size_t>(level)]);
@@ -324,6 +299,10 @@ class Document {
         other.value = std::move(all);
         return;
       }
+      if (at_most(name) && value.is_number() && other.value.is_number()) {
+        if (value > 0 && (other.value <= 0 || value < other.value)) other = {name, value, path, override};
+        return;
+      }
       if (!override)
         detail::refuse("'" + path + "' is " + detail::shown(value) + ", and '" + other.path + "' says " +
                        detail::shown(other.value) + ". Say it once");
@@ -332,6 +311,27 @@ class Document {
     }
     entries_.push_back({name, value, path, override});
   }
+  void leave_log_to_host(std::string const& name) {
+    notes_.push_back({name, name + ": the log is the host's, and so is its level"});
+  }
+  /// Whether a value is the one in force.
+  bool holds_already(Found const& found, detail::Json const& value, std::string const& path) const {
+    Settings said;
+    bool same = false;
+    for_each_setting(said, [&]<class T>(Row const& row, T& to, auto const& may, char const*) {
+      if (std::string_view(row.name) != found.row.name) return;
+      detail::set(to, may, value, path, row.name);
+      if constexpr (std::equality_comparable<T>)
+        for (Settings const* const settings : in_force_)
+          for_each_setting(*settings, [&]<class U>(Row const& other, U const& now, auto const&, char const*) {
+            if constexpr (std::is_same_v<T, U>) same = same || (std::string_view(other.name) == row.name && now == to);
+          });
+    });
+    return same;
+  }
+  /// Of these the same document may say two, as hosts that know both a batch and a physical batch do: the smaller
+  /// holds.
+  static bool at_most(std::string_view name) { return name == "n_batch" || name == "max_tokens"; }
   /// Of these the same document may say several; they add up.
   static bool list_of(std::string_view name) { return name == "stop" || name == "stop_patterns"; }
 
@@ -355,6 +355,8 @@ class Document {
   }
 
   std::vector<Entry> entries_;
+  std::vector<std::pair<std::string, std::string>> notes_;  // setting and sentence
+  std::vector<Settings const*> in_force_;                   // while it is read
 };
 
 }  // namespace tutti::wasi_nn

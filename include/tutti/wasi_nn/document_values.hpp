@@ -11,7 +11,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -37,6 +41,26 @@ inline Json translated(std::string_view name, Json const& value) {
   if (io::is_text(value, "auto")) {
     if (name == "n_gpu_layers") return -1;
     if (name == "n_ctx" || name == "n_batch" || name == "threads") return 0;
+  }
+  if (name == "numa" && value == false) return "disabled";
+  if (name == "log_level" && value.is_string()) {
+    std::string level = value.get<std::string>();
+    std::transform(level.begin(), level.end(), level.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return level == "trace" ? "debug" : level == "warning" ? "warn" : level;
+  }
+  // llama.cpp's numbers and names; of those of the rotations, what is nothing for it is the default here.
+  if (name == "rope_scaling_type" && value.is_number_integer() && value >= -1 && value <= 2)
+    return std::array{"unspecified", "none", "linear", "yarn"}[static_cast<std::size_t>(value.get<int>() + 1)];
+  if (name == "pooling_type") {
+    if (value == -1 || io::is_text(value, "unspecified")) return "mean";
+    if (value == 0 || value == 3 || io::is_text(value, "none")) return "last";
+    if (value == 1 || value == 2) return value == 1 ? "mean" : "cls";
+  }
+  if (value.is_number() && value <= 0) {
+    if (name == "rope_freq_base" || name == "rope_freq_scale" || name == "yarn_orig_ctx") return 0;
+    if (name == "yarn_attn_factor" || name == "yarn_beta_slow") return 1;
+    if (name == "yarn_beta_fast") return 32;
   }
   double const number = value.is_number() ? value.get<double>() : 2;
   if (name == "top_k" && number == -1) return 0;      // off
@@ -65,8 +89,10 @@ inline void set(double& to, setting::Range<double> const& may, Json const& given
   to = value.get<double>();
 }
 template <setting::Enumeration E>
-void set(setting::Choice<E>& to, setting::Any const&, Json const& value, std::string const& path, std::string_view) {
-  setting::Choice<E> const choice(value.is_string() ? value.get<std::string>() : value.dump());
+void set(setting::Choice<E>& to, setting::Any const&, Json const& value, std::string const& path,
+         std::string_view name) {
+  Json const meant = translated(name, value);
+  setting::Choice<E> const choice(meant.is_string() ? meant.get<std::string>() : meant.dump());
   if (!choice.known()) refuse(path, value, setting::choices<E>());
   to = choice;
 }

@@ -28,12 +28,13 @@ namespace tutti::wasi_nn {
 class Execution {
  public:
   Execution(std::shared_ptr<Graph const> graph, std::shared_ptr<Session> session)
-      : graph_(std::move(graph)), session_(std::move(session)) {}
+      : graph_(std::move(graph)), own_(std::move(session)), session_(own_) {}
 
   std::shared_ptr<Session> session() const {
     std::lock_guard const guard(mutex_);
     return session_;
   }
+  std::shared_ptr<Session> const& own_session() const noexcept { return own_; }
   /// Goes on with another model from the next answer on.
   void use(std::shared_ptr<Graph const> graph) {
     Busy const busy(working_);
@@ -85,15 +86,17 @@ class Execution {
     fits(ids.size());
     take("", std::move(ids), true);
   }
-  /// In place of all options said before. `session_of(name)` finds the session they name; without one it stays in its
-  /// own. Errors: those of the settings' rules; nothing changes then.
+  /// A document in place of all options said before. `session_of(name)` finds the session they name; without one it is
+  /// its own. Errors: those of Document and the settings' rules; nothing changes then.
   template <class SessionOf>
-  void set_options(Document options, SessionOf&& session_of) {
+  void set_options(std::string_view text, SessionOf&& session_of) {
     Busy const busy(working_);
     if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
+    Document options = Document::parse(text, Level::session, false, {&graph_->settings, &graph_->model->settings()});
     Settings const s = settings(options, {});
     check(s);
-    std::shared_ptr<Session> session = s.session.empty() ? session_ : session_of(s.session);
+    std::shared_ptr<Session> session =
+        s.session.empty() || s.session == graph_->settings.session ? own_ : session_of(s.session);
     options_ = std::move(options);
     std::lock_guard const guard(mutex_);
     session_ = std::move(session);
@@ -127,7 +130,9 @@ class Execution {
     if (!streaming_) {
       if (stream_ended_) return *stream_ended_;
       Turn turn(session_);
-      pieces_ = std::make_shared<Pieces>();
+      // An answer that the context bounds goes on to its end and leaves its slot to others, whether it is read or not.
+      bool const endless = settings(options_, {}).context_shifting;
+      pieces_ = std::make_shared<Pieces>(endless ? 64 : static_cast<std::size_t>(graph_->model->settings().n_ctx) + 1);
       begin(pieces_);
       turn_ = std::move(turn);
       streaming_ = true;
@@ -221,30 +226,12 @@ class Execution {
       throw Failure(Code::prompt_too_long,
                     concat("the prompt has ", tokens, " tokens, and the context ", graph_->model->settings().n_ctx));
   }
-  /// With a chat template, the conversation so far comes first. Where it fills the context and shifting is on, its
-  /// oldest turns are dropped from `history` until it fills half. Errors: Failure, prompt_too_long.
+  /// As encode_conversation. Errors: Failure, prompt_too_long.
   std::vector<std::int32_t> tokens_of(std::string_view text, Settings const& s,
                                       std::vector<data::ChatMessage>& history) const {
-    std::vector<std::int32_t> ids = encoded(text, s, history);
+    std::vector<std::int32_t> ids = encode_conversation(*graph_->model, chat_of(s), text, s, history);
     fits(ids.size());
     return ids;
-  }
-  std::vector<std::int32_t> encoded(std::string_view text, Settings const& s,
-                                    std::vector<data::ChatMessage>& history) const {
-    data::Tokenizer const& tokenizer = graph_->model->tokenizer();
-    auto const chat = chat_of(s);
-    if (!chat) return tokenizer.encode_complete(text);
-    auto most = static_cast<std::size_t>(graph_->model->settings().n_ctx);
-    for (;;) {
-      std::vector<data::ChatMessage> messages = history;
-      if (!s.system_prompt.empty()) messages.insert(messages.begin(), {"system", s.system_prompt});
-      messages.push_back({"user", std::string(text)});
-      auto ids = tokenizer.encode_complete(data::render_chat(*chat, messages), data::Marks::as_tokens);
-      if (!s.context_shifting || ids.size() < most || history.empty()) return ids;
-      most = static_cast<std::size_t>(graph_->model->settings().n_ctx) / 2;
-      std::size_t const gone = std::min(history.size(), std::max<std::size_t>(1, history.size() / 8) * 2);
-      history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(gone));
-    }
   }
   void take(std::string text, std::vector<std::int32_t> ids, bool by_tokens) {
     if (streaming_) throw Failure(Code::busy, "a stream runs: end it with fini_single");
@@ -256,10 +243,15 @@ class Execution {
     error_.clear();
   }
 
-  /// Of a prompt in this session, which loses the turns that had to be dropped.
+  /// Of a prompt in this session, which loses the turns that had to be dropped when the answer begins.
   std::vector<std::int32_t> prompt_tokens(std::string_view text, Settings const& s) {
-    std::lock_guard const guard(session_->mutex);
-    return tokens_of(text, s, session_->messages);
+    std::unique_lock lock(session_->mutex);
+    std::vector<data::ChatMessage> history = session_->messages;
+    lock.unlock();
+    dropped_ = history.size();
+    std::vector<std::int32_t> ids = tokens_of(text, s, history);
+    dropped_ -= history.size();
+    return ids;
   }
   void begin(std::shared_ptr<Pieces> const& pieces) {
     if (ids_.empty()) throw Failure(Code::invalid_argument, "there is no input: set input 0 or 2 first");
@@ -290,7 +282,15 @@ class Execution {
       request.on_end = [pieces] { pieces->close(); };
     }
     used_ = std::move(s);
+    graph_->model->tell(concat("session ", session_->name, " asks with ", request.prompt.size(), " tokens; ", dropped_,
+                               " messages had no room; priority ", request.priority, ", seed ", seed_));
+    for (std::string const& note : notes_) graph_->model->tell(note);
     auto generation = graph_->model->service().submit(std::move(request));
+    if (std::size_t const gone = by_tokens_ ? 0 : std::exchange(dropped_, 0); gone > 0) {
+      std::lock_guard const guard(session_->mutex);
+      session_->messages.erase(session_->messages.begin(),
+                               session_->messages.begin() + static_cast<std::ptrdiff_t>(gone));
+    }
     std::lock_guard const guard(mutex_);
     if (closed_) generation->cancel();
     generation_ = std::move(generation);
@@ -377,7 +377,9 @@ class Execution {
   std::mutex working_;        // held by the call at work
   mutable std::mutex mutex_;  // of graph_, session_, generation_ and error_ where others look
   std::shared_ptr<Graph const> graph_;
+  std::shared_ptr<Session> const own_;
   std::shared_ptr<Session> session_;
+  std::size_t dropped_ = 0;  // turns of the session that the prompt had no room for
   std::shared_ptr<infer::Generation> generation_;
   std::string error_, told_;  // told_: the status where its model is gone
   Document options_;

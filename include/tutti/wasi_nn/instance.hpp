@@ -152,9 +152,11 @@ class Instance {
       executions_.erase(found);
     }
     execution->close();
-    std::shared_ptr<Session> session = execution->session();
+    std::shared_ptr<Session> session = execution->session(), own = execution->own_session();
     execution.reset();
     std::lock_guard const guard(mutex_);
+    if (own == session) own.reset();
+    else leave(std::move(own));
     leave(std::move(session));
   }
 
@@ -170,7 +172,7 @@ class Instance {
           if (flavour_.one_model) follow(*execution);
           return execution->set_prompt(text);
         case 1:
-          return execution->set_options(Document::parse(text, Level::session), [&](std::string const& name) {
+          return execution->set_options(text, [&](std::string const& name) {
             std::lock_guard const guard(mutex_);
             return session_of(name);
           });
@@ -207,14 +209,8 @@ class Instance {
       return execution->run(prompt, document).second;
     });
   }
-  std::string output(std::uint32_t context, std::uint32_t index) {
-    auto const execution = find(context);
-    return execution->output(index);
-  }
-  std::string output_single(std::uint32_t context, std::uint32_t index) {
-    auto const execution = find(context);
-    return execution->output_single(index);
-  }
+  std::string output(std::uint32_t context, std::uint32_t index) { return find(context)->output(index); }
+  std::string output_single(std::uint32_t context, std::uint32_t index) { return find(context)->output_single(index); }
 
  private:
   static Failure unknown(char const* what, std::uint32_t handle) {
@@ -231,8 +227,8 @@ class Instance {
   Settings model_settings(std::string_view config, std::string_view registered, std::string_view name, Device device) {
     Settings settings = settings_;
     Document::parse(registered, Level::model).apply(settings);
-    Document const document = Document::parse(config, Level::model);
-    if (!flavour_.trusted && document.says("log_"))
+    Document document = Document::parse(config, Level::model);
+    if (!flavour_.trusted && document.leave_log().says("log_"))
       throw Failure(Code::security, "the log is the host's: say log settings in the registry");
     document.apply(settings);
     if (device != Device::automatic) settings.device = device;

@@ -4,11 +4,12 @@
 /// A model that is loaded once in a process and serves all who ask for it with the same settings.
 
 #include <tutti/data/chat_template.hpp>
-#include <tutti/exec/context.hpp>
+#include <tutti/infer/compute_pool.hpp>
 #include <tutti/infer/cuda/find_device.hpp>
 #include <tutti/infer/decoder_fit.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/service.hpp>
+#include <tutti/nn/rotation.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 #include <tutti/wasi_nn/settings.hpp>
 
@@ -43,9 +44,19 @@ class Model {
   /// Errors: Failure, Error (io, format, out_of_memory; of the GPU).
   Model(infer::LoadedModel loaded, Settings const& settings, bool on_gpu, std::shared_ptr<Log> const& log)
       : log_(log), loaded_(std::move(loaded)), settings_(settings) {
+    nn::change_rotation(
+        loaded_.model,
+        {.base = settings_.rope_freq_base,
+         .scale = settings_.rope_freq_scale,
+         .kind = settings_.rope_scaling_type == RopeScaling::unspecified ? "" : settings_.rope_scaling_type.text(),
+         .extrapolation = settings_.yarn_ext_factor,
+         .attention = settings_.yarn_attn_factor,
+         .fast = settings_.yarn_beta_fast,
+         .slow = settings_.yarn_beta_slow,
+         .original_tokens = settings_.yarn_orig_ctx});
     if (on_gpu) find_gpu();
     else if (settings_.n_gpu_layers > 0) note("n_gpu_layers: no GPU is used, all layers run on the processors");
-    context_.emplace(exec::ContextOptions{.threads = static_cast<int>(settings_.threads)});
+    pool_ = infer::ComputePool::of_process(static_cast<int>(settings_.threads));
     infer::FittedService fitted = fit();
     memory_ = std::move(fitted.memory);
     if (double const most = static_cast<double>(settings_.max_memory_mb << 20) * settings_.memory_pressure_threshold;
@@ -54,20 +65,20 @@ class Model {
               concat("models and caches take ", MemoryBudget::in_use() >> 20, " of ", settings_.max_memory_mb, " MB"));
     if (settings_.use_mlock) lock_weights();
     try {
-      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, fitted.options);
+      service_.emplace(*pool_, loaded_.model, loaded_.tokenizer, fitted.options);
     } catch (Error const& error) {
       if (!gpu_ || settings_.device != Device::automatic || error.kind() != ErrorKind::invalid_argument) throw;
       note("n_gpu_layers: all layers run on the processors: " + error.message());  // its kernels do not take them
       gpu_.reset();
       fitted.options.decoder.device = nullptr;
-      service_.emplace(*context_, loaded_.model, loaded_.tokenizer, fitted.options);
+      service_.emplace(*pool_, loaded_.model, loaded_.tokenizer, fitted.options);
     }
     pieces_ = infer::token_pieces(loaded_.tokenizer);
     (*log_)(
         LogLevel::info,
         concat("model '", settings_.name, "'", settings_.description.empty() ? "" : " (" + settings_.description + ")",
                ": ", loaded_.model.layers(), " layers, ", settings_.max_concurrent, " answers at once of ",
-               settings_.n_ctx, " tokens each, ", context_->threads(), " threads"));
+               settings_.n_ctx, " tokens each, ", pool_->context().threads(), " threads"));
   }
   Model(Model const&) = delete;
   Model& operator=(Model const&) = delete;
@@ -85,6 +96,10 @@ class Model {
     return decoder.device_layers() > 0 ? decoder.describe_device() : std::string();
   }
 
+  /// A line of the log, at level debug.
+  void tell(std::string const& text) const {
+    if (log_->writes(LogLevel::debug)) (*log_)(LogLevel::debug, "model '" + settings_.name + "': " + text);
+  }
   /// The token that is meant by a number or a text; nothing where the vocabulary has none.
   std::optional<std::int32_t> token(std::string const& text) const {
     std::int64_t number = 0;
@@ -113,7 +128,7 @@ class Model {
     if (s.numa != Numa::disabled) note("numa: the system's own placement of memory is kept");
     infer::FitOptions how;
     how.most_bytes = s.max_memory_mb << 20;
-    how.threads = context_->threads();
+    how.threads = pool_->context().threads();
     how.beside = {.weights = loaded_.model.bytes(), .mapped = s.use_mmap};
     how.usual_batch = s.batch_tokens;
     how.advice = memory_advice;
@@ -172,7 +187,7 @@ class Model {
   std::vector<std::string> notes_;
   MemoryBudget::Part memory_;
   std::unique_ptr<infer::LayerDevice> gpu_;
-  std::optional<exec::Context> context_;
+  std::shared_ptr<infer::ComputePool> pool_;
   std::vector<std::string> pieces_;
   std::optional<infer::Service> service_;  // last: its thread uses all the others
 };

@@ -164,6 +164,8 @@ class Registry {
         Document::parse(settings_, Level::backend);
       } else if (key == "limits" && value.is_object()) {
         limits_ = Document::parse(value.dump(), Level::backend);
+        if (std::string_view const name = limits_.no_number(); !name.empty())
+          refuse("limits are whole numbers, and '" + std::string(name) + "' is none");
       } else if (key == "bytes" && value.is_boolean()) {
         bytes_ = value.get<bool>();
       } else {

@@ -60,7 +60,7 @@ inline infer::Request request_of(Settings settings, Model& model, std::vector<st
   data::Tokenizer const& tokenizer = model.tokenizer();
   infer::Request r;
   r.prompt = std::move(prompt);
-  r.embed = s.embedding;
+  r.embed = s.embedding, r.pooling = s.pooling_type, r.norm = s.embd_normalize;
   r.priority = static_cast<int>(s.priority);
   r.reuse = s.cache_prompt;
   r.keep_logits = true;
@@ -145,10 +145,11 @@ inline infer::Request request_of(Settings settings, Model& model, std::vector<st
     most = most > 0 ? std::min(most, bound) : bound;
   }
   r.deadline = std::chrono::milliseconds(std::max<std::int64_t>(most, 0));
-  r.shift = {.on = s.context_shifting, .keep = s.n_keep_tokens, .discard = s.n_discard_tokens};
+  std::int64_t const keep = s.n_keep_tokens < 0 ? static_cast<std::int64_t>(r.prompt.size()) : s.n_keep_tokens;
+  r.shift = {.on = s.context_shifting, .keep = keep, .discard = s.n_discard_tokens};
   if (r.shift.on && r.shift.keep >= context / 2) {
     r.shift.keep = context / 2;
-    note(concat("n_keep_tokens is ", s.n_keep_tokens, ": half of the context's ", context, " tokens"));
+    note(concat("n_keep_tokens is ", keep, ": half of the context's ", context, " tokens"));
   }
   return r;
 }

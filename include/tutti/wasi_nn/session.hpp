@@ -9,8 +9,11 @@
 #include <tutti/wasi_nn/model.hpp>
 #include <tutti/wasi_nn/rules.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -40,6 +43,26 @@ struct Session {
   std::chrono::steady_clock::time_point used = std::chrono::steady_clock::now();
   bool gone = false;  ///< given up
 };
+
+/// The tokens of a prompt. With a chat template, the conversation so far comes first; where it fills the context and
+/// shifting is on, its oldest turns are dropped from `history` until it fills half.
+inline std::vector<std::int32_t> encode_conversation(Model const& model, std::optional<data::ChatTemplate> const& chat,
+                                                     std::string_view text, Settings const& s,
+                                                     std::vector<data::ChatMessage>& history) {
+  data::Tokenizer const& tokenizer = model.tokenizer();
+  if (!chat) return tokenizer.encode_complete(text);
+  auto most = static_cast<std::size_t>(model.settings().n_ctx);
+  for (;;) {
+    std::vector<data::ChatMessage> messages = history;
+    if (!s.system_prompt.empty()) messages.insert(messages.begin(), {"system", s.system_prompt});
+    messages.push_back({"user", std::string(text)});
+    auto ids = tokenizer.encode_complete(data::render_chat(*chat, messages), data::Marks::as_tokens);
+    if (!s.context_shifting || ids.size() < most || history.empty()) return ids;
+    most = static_cast<std::size_t>(model.settings().n_ctx) / 2;
+    std::size_t const gone = std::min(history.size(), std::max<std::size_t>(1, history.size() / 8) * 2);
+    history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(gone));
+  }
+}
 
 /// The right to answer in a session.
 class Turn {
@@ -84,8 +107,8 @@ class Busy {
 /// Pieces of text on their way from the service's thread to the guest.
 class Pieces {
  public:
-  static constexpr std::size_t most = 64;  ///< that wait for the guest; then the answer pauses
-
+  /// `most`: that wait for the guest; then the answer pauses.
+  explicit Pieces(std::size_t most) : most_(most) {}
   void push(std::string_view piece) {
     std::lock_guard const guard(mutex_);
     waiting_.emplace_back(piece);
@@ -93,7 +116,7 @@ class Pieces {
   }
   bool full() const {
     std::lock_guard const guard(mutex_);
-    return waiting_.size() >= most;
+    return waiting_.size() >= most_;
   }
   /// Since the guest took the last one.
   std::chrono::steady_clock::duration idle() const {
@@ -120,6 +143,7 @@ class Pieces {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::chrono::steady_clock::time_point taken_ = std::chrono::steady_clock::now();
+  std::size_t const most_;
   std::deque<std::string> waiting_;
   bool closed_ = false;
 };

@@ -9,6 +9,7 @@
 #include <tutti/infer/log.hpp>
 #include <tutti/infer/sampler_options.hpp>
 #include <tutti/infer/slots.hpp>
+#include <tutti/infer/stopping.hpp>
 
 #include <array>
 #include <cstdint>
@@ -24,6 +25,7 @@ namespace wasi_nn {
 using infer::CacheType, infer::Log, infer::LogFormat, infer::LogLevel;
 enum class Numa : unsigned char { disabled, distribute, isolate, numactl };
 enum class Device : unsigned char { automatic, cpu, gpu };
+enum class RopeScaling : unsigned char { unspecified, none, linear, yarn };
 
 }  // namespace wasi_nn
 
@@ -32,6 +34,11 @@ inline constexpr auto setting::spelling<wasi_nn::Numa> =
     std::array<std::string_view, 4>{"disabled", "distribute", "isolate", "numactl"};
 template <>
 inline constexpr auto setting::spelling<wasi_nn::Device> = std::array<std::string_view, 3>{"auto", "cpu", "gpu"};
+template <>
+inline constexpr auto setting::spelling<wasi_nn::RopeScaling> =
+    std::array<std::string_view, 4>{"unspecified", "none", "linear", "yarn"};
+template <>
+inline constexpr auto setting::spelling<infer::Pooling> = std::array<std::string_view, 3>{"mean", "cls", "last"};
 
 namespace wasi_nn {
 
@@ -41,6 +48,7 @@ enum class Level : unsigned char { backend, model, session, run };
 /// A phrase or token that wakes a sleeping grammar.
 struct Trigger {
   std::string type, value;
+  bool operator==(Trigger const&) const = default;
 };
 
 /// The defaults are those of `./tutti generate`.
@@ -57,6 +65,12 @@ struct Settings {
   bool use_mmap = true, use_mlock = false, embedding = false;
   setting::Choice<Numa> numa = Numa::disabled;
   setting::Choice<CacheType> cache_type_k = CacheType::f32, cache_type_v = CacheType::f32;
+  setting::Choice<infer::Pooling> pooling_type = infer::Pooling::mean;
+  std::int64_t embd_normalize = 2;
+  double rope_freq_base = 0, rope_freq_scale = 0, yarn_ext_factor = -1, yarn_attn_factor = 1, yarn_beta_fast = 32,
+         yarn_beta_slow = 1;
+  setting::Choice<RopeScaling> rope_scaling_type = RopeScaling::unspecified;
+  std::int64_t yarn_orig_ctx = 0;
   // performance
   bool batch_processing = true;
   std::int64_t batch_tokens = 512;
@@ -131,11 +145,11 @@ void for_each_setting(AnySettings& s, F&& f) {
     "a session unused for so long may be given up");
   f(Row{"auto_cleanup", g::backend, model, "auto_cleanup_enabled auto_cleanup_sessions"}, s.auto_cleanup, Any{},
     "idle sessions, and the one unused longest where there are too many, are given up; false: a new session is refused "
-    "then");
+    "then, and one whose last context is closed is forgotten");
   f(Row{"max_concurrent", g::backend, model, "n_parallel"}, s.max_concurrent, Whole{1, 256},
     "answers that run at once, each with a cache of n_ctx tokens");
   f(Row{"max_models", g::backend, Level::backend, ""}, s.max_models, Whole{1, 1024},
-    "models that a guest has loaded at once; each has threads of its own");
+    "models that a guest has loaded at once; those of equal `threads` share them");
   f(Row{"share_prefix", g::backend, model, ""}, s.share_prefix, Any{},
     "prompts of all sessions and instances may use one another's cache; time then tells what others asked");
   f(Row{"queue_size", g::backend, model, ""}, s.queue_size, Whole{1, 10'000}, "requests that wait at most");
@@ -171,14 +185,33 @@ void for_each_setting(AnySettings& s, F&& f) {
   f(Row{"cache_type_v", g::model, model, ""}, s.cache_type_v, Any{}, "the same as cache_type_k");
   f(Row{"embedding", g::model, run, "embeddings"}, s.embedding, Any{},
     "compute gives the prompt's embedding instead of text");
+  f(Row{"pooling_type", g::model, run, ""}, s.pooling_type, Any{}, "hidden states that an embedding is the mean of");
+  f(Row{"embd_normalize", g::model, run, ""}, s.embd_normalize, Whole{-1, 1000},
+    "norm by which an embedding is divided: its power; 0: the largest element becomes 32760; -1: none");
+  f(Row{"rope_freq_base", g::model, model, ""}, s.rope_freq_base, Real{0, 1e12},
+    "base of the positions' rotations; 0: the model's own");
+  f(Row{"rope_freq_scale", g::model, model, ""}, s.rope_freq_scale, Real{0, 1000},
+    "of their frequencies: 0.25 makes a text four times as long fit; 0: the model's own");
+  f(Row{"rope_scaling_type", g::model, model, ""}, s.rope_scaling_type, Any{},
+    "how frequencies are scaled; unspecified: as the model says");
+  f(Row{"yarn_ext_factor", g::model, model, ""}, s.yarn_ext_factor, Real{-1, 1},
+    "share of high frequencies that yarn leaves as they are; -1: as the type says");
+  f(Row{"yarn_attn_factor", g::model, model, ""}, s.yarn_attn_factor, Real{0.001, 1000},
+    "cosine and sine are multiplied by it");
+  f(Row{"yarn_beta_fast", g::model, model, ""}, s.yarn_beta_fast, Real{0.001, 1e6},
+    "pairs that turn more often within yarn_orig_ctx stay");
+  f(Row{"yarn_beta_slow", g::model, model, ""}, s.yarn_beta_slow, Real{0.001, 1e6},
+    "pairs that turn less often are scaled whole");
+  f(Row{"yarn_orig_ctx", g::model, model, ""}, s.yarn_orig_ctx, Whole{0, 1 << 24},
+    "tokens that the model was trained with; 0: as the model says");
   f(Row{"batch_processing", g::performance, model, ""}, s.batch_processing, Any{},
     "answers run in one batch; false: one after another");
   f(Row{"batch_tokens", g::performance, model, "performance.batch_size"}, s.batch_tokens, Whole{1, 1 << 16},
     "tokens of prompts in one batch, at most");
   f(Row{"context_shifting", g::memory, run, "context_shift ctx_shift"}, s.context_shifting, Any{},
     "a full context drops old tokens and goes on; false: code 101");
-  f(Row{"n_keep_tokens", g::memory, run, "n_keep keep"}, s.n_keep_tokens, Whole{0, 1 << 24},
-    "tokens at the beginning that a shift keeps");
+  f(Row{"n_keep_tokens", g::memory, run, "n_keep keep"}, s.n_keep_tokens, Whole{-1, 1 << 24},
+    "tokens at the beginning that a shift keeps; -1: the prompt's");
   f(Row{"n_discard_tokens", g::memory, run, "n_discard"}, s.n_discard_tokens, Whole{0, 1 << 24},
     "tokens that a shift drops; 0: half");
   f(Row{"cache_prompt", g::memory, run, "enable_token_cache_reuse cache_policy.enable_prompt_cache"}, s.cache_prompt,

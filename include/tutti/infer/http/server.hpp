@@ -5,6 +5,7 @@
 /// chat in.
 
 #include <tutti/infer/http/chat_page.hpp>
+#include <tutti/infer/http/connection.hpp>
 #include <tutti/infer/http/metrics.hpp>
 #include <tutti/infer/openai.hpp>
 #include <tutti/infer/served_model.hpp>
@@ -17,6 +18,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -123,6 +125,8 @@ class Server {
  private:
   using HttpRequest = httplib::Request;
   using Response = httplib::Response;
+  /// Nobody waits for the answer any more. To be asked until the handler returns.
+  using Gone = std::function<bool()>;
 
   static void refuse(Response& response, int status, std::string const& message) {
     char const* const type = status == 401   ? "authentication_error"
@@ -213,20 +217,24 @@ class Server {
         response.set_content(openai::Writer::dump(describe(*model)), "application/json");
       else refuse(response, 404, "there is no model of this name. /v1/models lists the one that is served");
     });
-    post("/v1/chat/completions", [this](std::string const& body, Response& response) {
+    post("/v1/chat/completions", [this](std::string const& body, Gone gone, Response& response) {
       auto const model = models_.get();
-      answer(model, openai::read_chat(body, model->tokenizer(), model->chat(), options_.limits), true, response);
+      answer(model, openai::read_chat(body, model->tokenizer(), model->chat(), options_.limits), true, std::move(gone),
+             response);
     });
-    post("/v1/completions", [this](std::string const& body, Response& response) {
+    post("/v1/completions", [this](std::string const& body, Gone gone, Response& response) {
       auto const model = models_.get();
-      answer(model, openai::read_completion(body, model->tokenizer(), options_.limits), false, response);
+      answer(model, openai::read_completion(body, model->tokenizer(), options_.limits), false, std::move(gone),
+             response);
     });
-    post("/v1/embeddings", [this](std::string const& body, Response& response) { embed(body, response); });
+    post("/v1/embeddings",
+         [this](std::string const& body, Gone gone, Response& response) { embed(body, std::move(gone), response); });
   }
-  /// The body is read here: of a form, which `curl -d` says it sends, the library takes 8 KiB alone.
+  /// f(body, gone, response). The body is read here: of a form, which `curl -d` says it sends, the library takes 8 KiB
+  /// alone.
   template <class F>
   void post(char const* path, F f) {
-    http_.Post(path, [f](HttpRequest const& request, Response& response, httplib::ContentReader const& read) {
+    http_.Post(path, [this, f](HttpRequest const& request, Response& response, httplib::ContentReader const& read) {
       if (request.is_multipart_form_data())
         return refuse(response, 415, "the body must be a JSON document, not a form");
       std::string body;
@@ -234,7 +242,9 @@ class Server {
         body.append(data, size);
         return true;
       });
-      if (whole) guarded(response, [&] { f(body, response); });
+      if (!whole) return;
+      Gone gone = [stopping = stopping_, socket = connection_of(request)] { return *stopping || is_closed(socket); };
+      guarded(response, [&] { f(body, std::move(gone), response); });
     });
   }
 
@@ -249,12 +259,14 @@ class Server {
   }
 
   /// One after the other, a few at a time: a list longer than the queue waits for itself.
-  static std::vector<std::shared_ptr<Generation>> embedded(Service& service, std::vector<Request> requests) {
+  static std::vector<std::shared_ptr<Generation>> embedded(Service& service, std::vector<Request> requests,
+                                                           Gone const& gone) {
     constexpr std::size_t at_once = 8;
     std::vector<std::shared_ptr<Generation>> all;
     std::size_t done = 0;
     try {
       for (Request& request : requests) {
+        request.abandoned = gone;
         if (all.size() - done == at_once) all[done++]->wait();
         for (;;) try {
             all.push_back(service.submit(Request(request)));
@@ -265,6 +277,7 @@ class Server {
           }
       }
       for (; done < all.size(); ++done) all[done]->wait();
+      if (gone()) throw Error(ErrorKind::unavailable, "Server", "nobody waits for it, or the server ends");
     } catch (...) {
       for (auto const& generation : all) generation->cancel();
       throw;
@@ -273,7 +286,7 @@ class Server {
   }
 
   /// What stop meanings mean: the hidden states of their texts.
-  static void read_meanings(ServedModel& model, openai::Call& call) {
+  static void read_meanings(ServedModel& model, openai::Call& call, Gone const& gone) {
     std::vector<Request> requests;
     for (std::string const& text : call.meanings) {
       Request request;
@@ -283,13 +296,14 @@ class Server {
         throw Error(ErrorKind::invalid_argument, "openai", "'stop_meaning' has a text without tokens");
       requests.push_back(std::move(request));
     }
-    for (auto const& one : embedded(model.service(), std::move(requests)))
+    for (auto const& one : embedded(model.service(), std::move(requests), gone))
       call.request.stop.meanings.push_back(one->wait().embedding);
   }
 
-  void answer(std::shared_ptr<ServedModel> const& model, openai::Call call, bool chat, Response& response) {
-    read_meanings(*model, call);
-    call.request.abandoned = [stopping = stopping_] { return stopping->load(); };
+  void answer(std::shared_ptr<ServedModel> const& model, openai::Call call, bool chat, Gone gone, Response& response) {
+    read_meanings(*model, call, gone);
+    if (call.stream) call.request.abandoned = [stopping = stopping_] { return stopping->load(); };
+    else call.request.abandoned = std::move(gone);
     openai::Writer const writer(next_id(chat ? "chatcmpl-" : "cmpl-"), model->name(), model->tokenizer(), chat);
     if (!call.stream) {
       bool const likely = call.request.likeliest.has_value();
@@ -324,12 +338,12 @@ class Server {
         [generation](bool) { generation->cancel(); });  // gone, or finished already
   }
 
-  void embed(std::string const& body, Response& response) {
+  void embed(std::string const& body, Gone gone, Response& response) {
     auto const model = models_.get();
     openai::Embeddings wanted = openai::read_embeddings(body, model->tokenizer(), options_.limits);
     nlohmann::json list = nlohmann::json::array();
     std::int64_t tokens = 0;
-    for (auto const& generation : embedded(model->service(), std::move(wanted.requests))) {
+    for (auto const& generation : embedded(model->service(), std::move(wanted.requests), gone)) {
       Completion const& result = generation->wait();
       list.push_back({{"object", "embedding"},
                       {"index", list.size()},
