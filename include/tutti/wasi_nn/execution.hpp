@@ -130,9 +130,7 @@ class Execution {
     if (!streaming_) {
       if (stream_ended_) return *stream_ended_;
       Turn turn(session_);
-      // An answer that the context bounds goes on to its end and leaves its slot to others, whether it is read or not.
-      bool const endless = settings(options_, {}).context_shifting;
-      pieces_ = std::make_shared<Pieces>(endless ? 64 : static_cast<std::size_t>(graph_->model->settings().n_ctx) + 1);
+      pieces_ = std::make_shared<Pieces>();
       begin(pieces_);
       turn_ = std::move(turn);
       streaming_ = true;
@@ -257,7 +255,7 @@ class Execution {
     if (ids_.empty()) throw Failure(Code::invalid_argument, "there is no input: set input 0 or 2 first");
     Settings s = settings(options_, {});
     std::vector<std::int32_t> ids = ids_;
-    if (by_tokens_) fits(ids.size());
+    if (by_tokens_) fits(ids.size()), dropped_ = 0;
     else ids = prompt_tokens(prompt_, s);
     begin(std::move(s), std::move(ids), pieces);
   }
@@ -274,10 +272,12 @@ class Execution {
     seed_ = request.sampling.seed;
     if (pieces) {
       request.on_text = [pieces](std::string_view piece) { pieces->push(piece); };
-      request.ready = [pieces] { return !pieces->full(); };
-      // A stream that nobody reads must not hold its slot for ever.
-      request.abandoned = [pieces, most = std::chrono::milliseconds(s.idle_timeout_ms)] {
-        return pieces->full() && pieces->idle() > most;
+      // An answer that the context bounds goes on to its end and leaves its slot to others, whether it is read or not;
+      // another pauses, and must not hold its slot for ever.
+      std::size_t const most = s.context_shifting ? 64 : static_cast<std::size_t>(graph_->model->settings().n_ctx) + 1;
+      request.ready = [pieces, most] { return !pieces->holds(most); };
+      request.abandoned = [pieces, most, idle = std::chrono::milliseconds(s.idle_timeout_ms)] {
+        return pieces->holds(most) && pieces->idle() > idle;
       };
       request.on_end = [pieces] { pieces->close(); };
     }
@@ -286,7 +286,7 @@ class Execution {
                                " messages had no room; priority ", request.priority, ", seed ", seed_));
     for (std::string const& note : notes_) graph_->model->tell(note);
     auto generation = graph_->model->service().submit(std::move(request));
-    if (std::size_t const gone = by_tokens_ ? 0 : std::exchange(dropped_, 0); gone > 0) {
+    if (std::size_t const gone = std::exchange(dropped_, 0); gone > 0) {
       std::lock_guard const guard(session_->mutex);
       session_->messages.erase(session_->messages.begin(),
                                session_->messages.begin() + static_cast<std::ptrdiff_t>(gone));

@@ -107,16 +107,15 @@ class Busy {
 /// Pieces of text on their way from the service's thread to the guest.
 class Pieces {
  public:
-  /// `most`: that wait for the guest; then the answer pauses.
-  explicit Pieces(std::size_t most) : most_(most) {}
   void push(std::string_view piece) {
     std::lock_guard const guard(mutex_);
     waiting_.emplace_back(piece);
     changed_.notify_all();
   }
-  bool full() const {
+  /// Whether so many wait for the guest.
+  bool holds(std::size_t most) const {
     std::lock_guard const guard(mutex_);
-    return waiting_.size() >= most_;
+    return waiting_.size() >= most;
   }
   /// Since the guest took the last one.
   std::chrono::steady_clock::duration idle() const {
@@ -143,7 +142,6 @@ class Pieces {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::chrono::steady_clock::time_point taken_ = std::chrono::steady_clock::now();
-  std::size_t const most_;
   std::deque<std::string> waiting_;
   bool closed_ = false;
 };
