@@ -172,8 +172,13 @@ inline void fold_block(Op const& op, void const* const* inputs, int ranks, void*
   int const count = Count != 0 ? Count : n;
   alignas(64) A sum_of[capacity];
   T const* const first = static_cast<T const*>(inputs[0]) + at;
-  for (int i = 0; i < count; ++i) sum_of[i] = static_cast<A>(first[i]);
-  for (int rank = 1; rank < ranks; ++rank) {
+  if (ranks < 2) {
+    for (int i = 0; i < count; ++i) sum_of[i] = static_cast<A>(first[i]);
+  } else {  // two at once: the array is written once less
+    T const* const second = static_cast<T const*>(inputs[1]) + at;
+    for (int i = 0; i < count; ++i) sum_of[i] = combine<Op, A>(op, static_cast<A>(first[i]), static_cast<A>(second[i]));
+  }
+  for (int rank = 2; rank < ranks; ++rank) {
     T const* const next = static_cast<T const*>(inputs[rank]) + at;
     for (int i = 0; i < count; ++i) sum_of[i] = combine<Op, A>(op, sum_of[i], static_cast<A>(next[i]));
   }

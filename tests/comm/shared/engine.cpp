@@ -84,7 +84,7 @@ struct Drawn {
 
 std::vector<Drawn> draw(unsigned seed, int ranks, int calls) {
   std::mt19937 random(seed);
-  std::int64_t const sizes[] = {0, 1, 7, 61, 124, 125, 126, 250, 512, 513, 1500, 4001};
+  std::int64_t const sizes[] = {0, 1, 7, 61, 124, 125, 126, 250, 512, 513, 1024, 1025, 4001};
   auto const size = [&] { return sizes[random() % std::size(sizes)]; };
   std::vector<Drawn> all;
   for (int i = 0; i < calls; ++i) {
@@ -542,12 +542,12 @@ TEST_CASE("a broadcast of memory that nobody reaches is there when its root is, 
   Node node(2, 16384, 64);
   Engine root(node.board(), 0, nullptr), other(node.board(), 1, nullptr);
   for (int turn = 0; turn < 5; ++turn) {
-    std::vector<double> sent(1000, turn + 0.5), got(1000);
+    std::vector<double> sent(1100, turn + 0.5), got(1100);
     Collective call;
     call.kind = Kind::broadcast;
     call.dtype = DType::float64;
     call.root = 0;
-    call.count = 1000;
+    call.count = 1100;
     call.from = call.to = sent.data();
     Engine::Call* const mine = root.start(call);
     CHECK_FALSE(root.test(mine));

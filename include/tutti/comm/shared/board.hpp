@@ -125,6 +125,8 @@ struct alignas(64) Entry {
 class Board {
  public:
   static constexpr std::uint64_t slots = 16;
+  /// What a slot holds of the root of a broadcast, beside the entries.
+  static constexpr std::int64_t root_bytes = 8192;
 
   Board() = default;
   /// On memory that `create` has prepared. Buffers between `base` and `base + reach` are visible to all ranks; their
@@ -133,7 +135,7 @@ class Board {
       : memory_(static_cast<std::byte*>(memory)),
         size_(static_cast<std::size_t>(size)),
         entries_(memory_ + entry_offset(size_)),
-        slot_bytes_(size_ * sizeof(Entry)),
+        slot_bytes_(slot_bytes(size_)),
         stage_bytes_(stage_bytes),
         base_(base),
         reach_(reach) {}
@@ -151,8 +153,10 @@ class Board {
     std::construct_at(reinterpret_cast<Alarm*>(start));
     for (std::size_t r = 0; r < ranks; ++r)
       std::construct_at(reinterpret_cast<Status*>(start + status_offset + r * sizeof(Status)));
-    for (std::size_t i = 0; i < ranks * slots; ++i)
-      std::construct_at(reinterpret_cast<Entry*>(start + entry_offset(ranks) + i * sizeof(Entry)));
+    for (std::size_t slot = 0; slot < slots; ++slot)
+      for (std::size_t r = 0; r < ranks; ++r)
+        std::construct_at(
+            reinterpret_cast<Entry*>(start + entry_offset(ranks) + slot * slot_bytes(ranks) + r * sizeof(Entry)));
   }
 
   int size() const noexcept { return static_cast<int>(size_); }
@@ -165,6 +169,10 @@ class Board {
   /// Of all ranks.
   Entry* entries(std::uint64_t sequence) const noexcept {
     return reinterpret_cast<Entry*>(entries_ + sequence % slots * slot_bytes_);
+  }
+  /// Where the root of a broadcast puts what its entry does not hold.
+  std::byte* root_contents(std::uint64_t sequence) const noexcept {
+    return entries_ + sequence % slots * slot_bytes_ + size_ * sizeof(Entry);
   }
   /// The first rank that makes another call than rank 0; 0 where all make the same.
   int first_that_differs(Entry const* entries) const noexcept {
@@ -232,8 +240,9 @@ class Board {
  private:
   static constexpr std::size_t status_offset = (sizeof(Alarm) + 63) / 64 * 64;
   static std::size_t entry_offset(std::size_t ranks) noexcept { return status_offset + ranks * sizeof(Status); }
+  static std::size_t slot_bytes(std::size_t ranks) noexcept { return ranks * sizeof(Entry) + root_bytes; }
   static std::size_t stage_offset(std::size_t ranks) noexcept {
-    return entry_offset(ranks) + ranks * slots * sizeof(Entry);
+    return entry_offset(ranks) + slots * slot_bytes(ranks);
   }
 
   std::byte* memory_ = nullptr;

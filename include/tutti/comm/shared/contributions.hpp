@@ -29,7 +29,10 @@ class BasicContributions {
   /// Whether the board carries the contributions: by what any rank contributes at most, the same number on all of them.
   /// Of blocks with sizes of their own `measure` finds out.
   bool is_small(Call const& c) const noexcept {
-    return !has_counts(c.call.kind) && most_contributed(c) <= Entry::inline_bytes;
+    return !has_counts(c.call.kind) && most_contributed(c) <= small_bytes(c.call.kind);
+  }
+  static std::int64_t small_bytes(Kind kind) noexcept {
+    return kind == Kind::broadcast ? Board::root_bytes : Entry::inline_bytes;
   }
   /// Everything but that it is there.
   void prepare(Call& c) noexcept {
@@ -37,7 +40,8 @@ class BasicContributions {
     own.facts = facts_of(c.whole());
     own.count = compared_count(c.whole());
     if (c.small) {
-      if (!c.compares_only && contributes(c.call, rank_)) put(c, own.payload, c.call.from, most_contributed(c));
+      if (!c.compares_only && contributes(c.call, rank_))
+        put(c, payload(c.call, c.sequence, rank_), c.call.from, most_contributed(c));
     } else {
       own.from = board_.place(c.call.from);
       own.to = board_.place(c.call.to);
@@ -183,6 +187,11 @@ class BasicContributions {
   static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
     if (to != from) copy_shared(to, from, bytes);
   }
+  /// Where a contribution to a small call lies.
+  std::byte* payload(Collective const& call, std::uint64_t sequence, int rank) const noexcept {
+    if (call.kind == Kind::broadcast && call.block_bytes() > Entry::inline_bytes) return board_.root_contents(sequence);
+    return board_.entry(sequence, rank).payload;
+  }
   /// To where others read it.
   static void put(Call& c, void* to, void const* from, std::int64_t bytes) noexcept {
     copy(to, from, bytes);
@@ -260,6 +269,7 @@ class BasicContributions {
     std::int64_t const offset = (begin_of(c, rank, block) + at) * element;
     if (rank == rank_) return static_cast<std::byte const*>(c.call.from) + offset;
     Entry const& entry = board_.entry(c.sequence, rank);
+    if (c.small && !has_counts(c.call.kind)) return payload(c.call, c.sequence, rank) + offset;
     if (c.small || entry.from == Entry::in_payload) return entry.payload + header_bytes(c.call, rank) + offset;
     if (entry.from != 0) return board_.address(entry.from) + offset;
     return stage(c, rank) + (block * c.chunk + at - c.at) * element;

@@ -56,7 +56,7 @@ class BasicEngine {
     reserve();  // before the others see this call
     std::uint64_t const sequence = sequence_++;
     Entry* const entries = board_.entries(sequence);
-    share_.post(entries[rank_], call, sequence + 1);
+    share_.post(entries[rank_], call, sequence);
     int next = 0;
     for (; looks > 0; --looks) {
       while (next < size_ && entries[next].arrived.load(std::memory_order_acquire) > sequence) ++next;
@@ -68,7 +68,7 @@ class BasicEngine {
       ++compared_;
       std::exception_ptr failure;
       try {
-        share_.take_posted(entries, call);
+        share_.take_posted(entries, call, sequence);
       } catch (...) {
         failure = std::current_exception();
       }

@@ -28,8 +28,13 @@ class Messages {
  public:
   /// `mailboxes`: of all ranks, at the same place of everybody's memory.
   Messages(Memory& memory, Board const& board, Mailbox* mailboxes, int rank)
-      : parcels_(memory), board_(board), mailboxes_(mailboxes), rank_(rank), own_(mailboxes[rank]),
-        origin_(memory.origin()) {}
+      : parcels_(memory),
+        board_(board),
+        mailboxes_(mailboxes),
+        rank_(rank),
+        own_(mailboxes[rank]),
+        origin_(memory.origin()),
+        reader_(board.size()) {}
   Messages(Messages const&) = delete;
   Messages& operator=(Messages const&) = delete;
   ~Messages() {
@@ -247,9 +252,9 @@ class Messages {
       t.complete = true;
       return true;
     }
-    t.parcel = parcels_.allocate(t.bytes);
-    if (t.parcel == nullptr) return false;
     bool const offers = t.bytes > Parcels<Memory>::largest && offers_;
+    t.parcel = parcels_.allocate(offers ? 0 : t.bytes);
+    if (t.parcel == nullptr) return false;
     t.parcel->begin(offers);
     auto const address = [](void const* p) { return std::uint64_t{reinterpret_cast<std::uintptr_t>(p)}; };
     if (offers) t.parcel->where = {board_.place(t.from), address(t.from), origin_};
@@ -329,8 +334,8 @@ class Messages {
       offers_ = offers_ && (t.bytes <= Parcels<Memory>::largest || t.complete || t.parcel->is_offered());
     } else if (t.parcel != nullptr) {
       t.refused = t.parcel->is_given_up();
-      t.complete = t.refused || (t.parcel->is_offered() ? read_offered(t, board_)
-                                                            : t.parcel->empty(t.to, t.bytes, t.at));
+      t.complete = t.refused ||
+                   (t.parcel->is_offered() ? read_offered(t, board_, reader_) : t.parcel->empty(t.to, t.bytes, t.at));
       if (t.complete) std::exchange(t.parcel, nullptr)->let_go();
     }
   }
@@ -347,6 +352,7 @@ class Messages {
   int rank_;
   Mailbox& own_;
   Origin origin_;
+  RemoteReader reader_;
   bool offers_ = true;  // until a receiver cannot read what was offered
   int unposted_ = 0;
   List<Owner<Letter>> waiting_;

@@ -20,7 +20,10 @@ class Parcels {
  public:
   /// So much of messages that nobody has received yet; what comes then waits until there is room.
   static constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
-  static constexpr std::int64_t largest = 32768;
+  /// What is larger stays with its sender until its receiver reads it: one copy, but by the system. By way of a parcel
+  /// two processors copy at once: there and back 64 KiB take 2.7 us instead of 6.2 where they share a core (AMD EPYC).
+  /// Where they do not (Intel Xeon) 128 KiB would take longer.
+  static constexpr std::int64_t largest = 65536;
 
   explicit Parcels(Memory& memory) noexcept : memory_(memory) {}
   Parcels(Parcels const&) = delete;

@@ -3,6 +3,7 @@
 /// @file
 /// Memory of another process of this machine, read where it lies.
 
+#include <tutti/core/list.hpp>
 #include <tutti/exec/wait.hpp>
 
 #include <cstddef>
@@ -49,5 +50,29 @@ inline bool read_remote(Origin const& origin, std::uint64_t address, void* to, s
   auto const read = ::process_vm_readv(origin.process, here, 2, there, 2, 0);
   return read == static_cast<std::ptrdiff_t>(sizeof token + size) && token == origin.token;
 }
+
+/// Reads the memory of the other ranks of a communicator. Whether a rank is the process that it was costs half a
+/// microsecond, an eighth of what reading 128 KiB takes: it is asked once a second. The system gives the number of a
+/// process that is gone to another one only when it has given out all others.
+class RemoteReader {
+ public:
+  explicit RemoteReader(int ranks = 0) : known_until_(static_cast<std::size_t>(ranks)) {}
+  /// See read_remote. `origin`: of `rank`, always the same.
+  bool read(int rank, Origin const& origin, std::uint64_t address, void* to, std::int64_t bytes) noexcept {
+    std::int64_t& known_until = known_until_[static_cast<std::size_t>(rank)];
+    std::int64_t const now = exec::now_ns();
+    if (now < known_until) {
+      iovec const here{to, static_cast<std::size_t>(bytes)};
+      iovec const there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)), here.iov_len};
+      return ::process_vm_readv(origin.process, &here, 1, &there, 1, 0) == static_cast<std::ptrdiff_t>(bytes);
+    }
+    if (!read_remote(origin, address, to, bytes)) return false;
+    known_until = now + 1'000'000'000;
+    return true;
+  }
+
+ private:
+  List<std::int64_t> known_until_;
+};
 
 }  // namespace tutti::comm::shared

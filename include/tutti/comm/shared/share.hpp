@@ -60,25 +60,26 @@ template <class = void>
 class BasicShare : public Contributions {
  public:
   BasicShare() = default;
-  BasicShare(Board board, int rank) : Contributions(board, rank), inputs_(static_cast<std::size_t>(size_)) {}
+  BasicShare(Board board, int rank)
+      : Contributions(board, rank), inputs_(static_cast<std::size_t>(size_)), reader_(size_) {}
 
   /// Of one block, which the board carries: kinds that a rank can finish as soon as all have arrived, without a Call.
   bool posts(Collective const& call) const noexcept {
     constexpr unsigned kinds = 1u << static_cast<int>(Kind::barrier) | 1u << static_cast<int>(Kind::broadcast) |
                                1u << static_cast<int>(Kind::reduce) | 1u << static_cast<int>(Kind::all_reduce) |
                                1u << static_cast<int>(Kind::scan) | 1u << static_cast<int>(Kind::exscan);
-    return (kinds >> static_cast<int>(call.kind) & 1u) != 0 && call.block_bytes() <= Entry::inline_bytes &&
+    return (kinds >> static_cast<int>(call.kind) & 1u) != 0 && call.block_bytes() <= small_bytes(call.kind) &&
            call.wire == nullptr;
   }
-  void post(Entry& own, Collective const& call, std::uint64_t ticket) noexcept {
+  void post(Entry& own, Collective const& call, std::uint64_t sequence) noexcept {
     own.facts = facts_of(call);
     own.count = compared_count(call);
-    if (contributes(call, rank_)) copy(own.payload, call.from, call.block_bytes());
-    own.arrived.store(ticket, std::memory_order_release);
+    if (contributes(call, rank_)) copy(payload(call, sequence, rank_), call.from, call.block_bytes());
+    own.arrived.store(sequence + 1, std::memory_order_release);
   }
-  void take_posted(Entry const* entries, Collective const& call) {
+  void take_posted(Entry const* entries, Collective const& call, std::uint64_t sequence) {
     if (call.kind == Kind::broadcast)
-      copy(call.to, rank_ == call.root ? call.from : entries[call.root].payload, call.block_bytes());
+      copy(call.to, rank_ == call.root ? call.from : payload(call, sequence, call.root), call.block_bytes());
     else if (call.kind != Kind::barrier && gets_result(call, rank_)) fold_posted(entries, call);
   }
 
@@ -149,8 +150,8 @@ class BasicShare : public Contributions {
     std::uint64_t const address = board_.entry(c.sequence, rank).address +
                                   static_cast<std::uint64_t>((begin_of(c, rank, block) + at) * c.element_bytes());
     for (std::int64_t done = 0; done < bytes; done += part)
-      if (!read_remote(origin, address + static_cast<std::uint64_t>(done), static_cast<std::byte*>(to) + done,
-                       bytes - done < part ? bytes - done : part))
+      if (!reader_.read(rank, origin, address + static_cast<std::uint64_t>(done), static_cast<std::byte*>(to) + done,
+                        bytes - done < part ? bytes - done : part))
         throw Error(ErrorKind::communication, name(c.call.kind).data(),
                     concat("the memory of rank ", rank, " cannot be read: its process has ended, or given the buffer "
                            "back"), c.call.where);
@@ -261,6 +262,7 @@ class BasicShare : public Contributions {
 
   List<void const*> inputs_;
   List<void*> outputs_;
+  RemoteReader reader_;
 };
 using Share = BasicShare<>;
 

@@ -67,7 +67,7 @@ bool fits(Head const& head, int from, int tag, Channel channel) noexcept {
 /// Reads a part of an offered message where it lies, so that this rank hears of failures meanwhile. True when that was
 /// all; where it cannot, it declines the offer.
 template <class = void>
-bool read_offered(Transfer& t, Board const& board) noexcept {
+bool read_offered(Transfer& t, Board const& board, RemoteReader& reader) noexcept {
   constexpr std::int64_t part = std::int64_t{4} << 20;
   Parcel& parcel = *t.parcel;
   Whereabouts const& source = parcel.where;
@@ -76,12 +76,10 @@ bool read_offered(Transfer& t, Board const& board) noexcept {
   void* const to = static_cast<std::byte*>(t.to) + t.at;
   if (source.place != 0) {
     copy_shared(to, board.address(source.place) + t.at, n);
-  } else {
-    if (!read_remote(source.origin, source.address + static_cast<std::uint64_t>(t.at), to, n)) {
-      t.at = 0;
-      parcel.decline();
-      return false;
-    }
+  } else if (!reader.read(t.info.source, source.origin, source.address + static_cast<std::uint64_t>(t.at), to, n)) {
+    t.at = 0;
+    parcel.decline();
+    return false;
   }
   t.at += n;
   if (t.at < wanted) return false;
