@@ -3,7 +3,7 @@
 //   tutti_worker --connect 127.0.0.1:8080 --data build/data/jargon
 // Compiled as tutti_worker_iree it has --device iree:...
 
-#include <tutti/federate/rpc/model.hpp>
+#include <tutti/federate/rpc/model_worker.hpp>
 #if TUTTI_WITH_IREE
 #include <tutti/train/iree/machine.hpp>
 #endif

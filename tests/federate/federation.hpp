@@ -219,18 +219,28 @@ class Worker final : public WorkerActions {
  public:
   Worker(SimulatedClock& clock, Network& network, Network::Node shepherd, std::uint64_t id, double speed,
          Kind kind = Kind::honest, bool knows_speed = false)
+      : Worker(clock, network, std::vector{shepherd}, id, speed, kind, knows_speed) {}
+  /// `shepherds`: the next one is tried where one cannot be reached.
+  Worker(SimulatedClock& clock, Network& network, std::vector<Network::Node> shepherds, std::uint64_t id, double speed,
+         Kind kind = Kind::honest, bool knows_speed = false)
       : clock_(clock),
         network_(network),
-        shepherd_(shepherd),
+        shepherds_(std::move(shepherds)),
         id_(id),
         speed_(speed),
         kind_(kind),
         knows_speed_(knows_speed) {
     node_ =
-        network_.add({[this](auto c) { event(c, [&] { core_->connected(clock_.now()); }); },
+        network_.add({[this](auto c) {
+                        event(c, [&] {
+                          opened_ = true;
+                          core_->connected(clock_.now());
+                        });
+                      },
                       [this](auto c) {
                         event(c, [&] {
                           connection_ = 0;
+                          if (!opened_) ++at_;
                           core_->disconnected(clock_.now());
                         });
                       },
@@ -253,7 +263,10 @@ class Worker final : public WorkerActions {
   void slow_down(double factor) { speed_ /= factor; }
   double trained = 0;  // seconds
 
-  void connect() override { connection_ = network_.connect(node_, shepherd_); }
+  void connect() override {
+    opened_ = false;
+    connection_ = network_.connect(node_, shepherds_[at_ % shepherds_.size()]);
+  }
   void close() override { network_.close(std::exchange(connection_, 0), node_); }
   void send(Message const& message) override { network_.send(connection_, node_, Parcel(message)); }
   void compile(Facts const& facts) override {
@@ -299,7 +312,9 @@ class Worker final : public WorkerActions {
 
   SimulatedClock& clock_;
   Network& network_;
-  Network::Node shepherd_;
+  std::vector<Network::Node> shepherds_;
+  std::size_t at_ = 0;
+  bool opened_ = false;
   std::uint64_t id_;
   double speed_;  // steps a second
   Kind kind_;
@@ -315,8 +330,9 @@ class Worker final : public WorkerActions {
 };
 
 /// What is wrong with what a log says that was done, or nothing: every sample committed once, every outer step made of
-/// whole contributions, nothing of any other, in the snapshot that is left.
-inline std::string wrong_with(Disk const& disk, Facts const& facts) {
+/// whole contributions, nothing of any other, in the snapshot that is left. `relayed`: what relays came to, by lease.
+inline std::string wrong_with(Disk const& disk, Facts const& facts,
+                              std::map<std::uint64_t, std::vector<float>> const& relayed = {}) {
   std::ostringstream wrong;
   LogText const log = parse_log(disk.log, "the log");
   if (log.whole != disk.log.size()) wrong << "the log ends in the middle of a record. ";
@@ -338,6 +354,7 @@ inline std::string wrong_with(Disk const& disk, Facts const& facts) {
         ++committed[static_cast<std::size_t>(job.sample(k))];
         learn(local, job.sample(k));
       }
+      if (auto const found = relayed.find(merged.lease); found != relayed.end()) local = found->second;
       double const late = static_cast<double>(closed->round - merged.round);
       if (std::abs(merged.weight - static_cast<double>(merged.samples * facts.sequence) * std::pow(0.5, late)) > 1e-9)
         wrong << "a weight of round " << closed->round << " is not that of its tokens and lateness. ";

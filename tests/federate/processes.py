@@ -179,6 +179,30 @@ def case_shepherd_killed():
     complete(2 * 2 * 600, 3)
 
 
+def case_relay():
+    """A worker relays for another; that one dies and a third comes; then the relay dies, and its worker goes to the shepherd."""
+    port = free_port()
+    lead = shepherd(steps=4000)
+    direct = worker(1)
+    relay = worker(2, "--relay", port, "--relay-workers", 2, "--relay-lost-after", 1)
+    wait_for("worker2", "relays for workers at")
+    behind = ["--connect", f"127.0.0.1:{port},127.0.0.1:{PORT}"]
+    third = worker(3, *behind)
+    wait_for("shepherd", "outer step 6 ")
+    kill(third)
+    wait_for("worker2", "a worker behind the relay: lost")
+    fourth = worker(4, *behind)
+    wait_for("worker4", "compiling")
+    wait_for("shepherd", "outer step ", 18)
+    members = max(row["members"] for row in metrics() if row["type"] == "outer_step")
+    require(members == 2, f"the shepherd knows {members} workers, of which one is a relay")
+    kill(relay)
+    require(wait(lead) == 0, "the shepherd failed")
+    require([wait(one) for one in (direct, fourth)] == [0, 0], "a worker failed")
+    complete(2 * 2 * 4000)
+    require("leaves: the run is complete" in output("worker4"), output("worker4"))
+
+
 def case_storm():
     """Anybody is killed at random moments; somebody takes over. Half of them in a run that averages all parameters at once,
     half in one with fragments; where a run is over before, others follow."""

@@ -49,6 +49,11 @@ using Record = std::variant<Started, Leased, Returned, Closed>;
 /// What a log tells. Errors of `add`: format, for a record that does not follow from those before.
 class History {
  public:
+  History() = default;
+  /// Of a relay, which keeps no log: as if `former` had been there before. Its incarnation is to be a random one, so
+  /// that no other shepherd that a worker may turn to gives leases of the same numbers.
+  explicit History(Started const& former) : begun_(former) {}
+
   bool begun() const noexcept { return begun_.incarnation > 0; }
   Started const& begun_with() const noexcept { return begun_; }  ///< the latest
   bool worked() const noexcept { return worked_; }               ///< whether anything was ever leased
@@ -58,6 +63,11 @@ class History {
 
   /// The worker of a lease begins from newer parameters; its contribution will say so.
   void rebase(std::uint64_t lease, std::int64_t round) { ledger_.rebase(lease, round); }
+  /// Of a shepherd that has its samples from another one: from now on there are these, and nothing is leased of them.
+  void lend(std::vector<Range> const& ranges) {
+    ledger_ = Ledger(ranges);
+    ++round_;
+  }
   void add(Record const& record) {
     try {
       std::visit([&](auto const& one) { apply(one); }, record);

@@ -90,6 +90,10 @@ struct Lease {
 class Ledger {
  public:
   explicit Ledger(std::int64_t samples) : samples_(samples) { static_cast<void>(free_.add({0, samples})); }
+  /// Of these samples alone.
+  explicit Ledger(std::vector<Range> const& ranges) : samples_(samples_of(ranges)) {
+    for (Range const& range : ranges) put(free_, range);
+  }
 
   std::int64_t samples() const noexcept { return samples_; }
   std::int64_t free() const noexcept { return free_.size(); }
@@ -102,6 +106,18 @@ class Ledger {
     return at == leases_.end() ? nullptr : &at->second;
   }
 
+  /// Whether the first samples of the ranges are committed, and no others; then how many, else 0.
+  std::int64_t committed_first(std::vector<Range> const& ranges) const {
+    std::int64_t first = 0;
+    for (Range const& range : ranges) {
+      auto at = committed_.ranges().upper_bound(range.first);
+      std::int64_t const end = at == committed_.ranges().begin() ? 0 : (--at)->first + at->second;
+      std::int64_t const here = std::clamp<std::int64_t>(end - range.first, 0, range.count);
+      first += here;
+      if (here < range.count) break;
+    }
+    return first == committed() ? first : 0;
+  }
   /// The lowest free samples, at most so many: what comes back is learned from before what is new.
   std::vector<Range> lowest_free(std::int64_t most) const {
     std::vector<Range> found;

@@ -18,7 +18,7 @@
 
 namespace tutti::federate {
 
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 /// In Ask::of: what is asked for is the outer step to round `of` without it.
 inline constexpr std::uint64_t of_move = std::uint64_t{1} << 63;
 
@@ -52,6 +52,7 @@ struct Heartbeat {
   std::int64_t step = 0;  ///< inner steps done of the present lease
   double cpu = -1;        ///< processors busy with it; negative: not known, as the next
   std::int64_t memory = -1;
+  std::int64_t workers = 1;  ///< that train: those behind a relay
 };
 /// Asks for a part of a tensor: of the parameters of round `of`, of an outer step, or of the contribution of lease
 /// `of`.

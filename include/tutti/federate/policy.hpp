@@ -89,6 +89,8 @@ struct Policy {
   double norm_limit = 10;      ///< times the round's median norm; a longer contribution is refused. 0: no limit
   double trim = 0;             ///< share of the values of each parameter that is left out at either end
   std::int64_t refusals = 3;   ///< in a row, through its own fault, until a worker is sent away
+  /// A relay: its samples are lent to it, by another shepherd (ShepherdCore::lend), and all of them are no run's end.
+  bool relays = false;
   Instant heartbeat = seconds(2);
   Instant lost_after = seconds(10);
   std::int64_t chunk_bytes = std::int64_t{1} << 20;

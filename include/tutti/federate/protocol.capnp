@@ -40,6 +40,7 @@ struct Message {
       step @8 :Int64;
       cpu @33 :Float64 = -1;
       memory @34 :Int64 = -1;
+      workers @43 :Int64 = 1;
     }
     ask :group {
       of @9 :UInt64;

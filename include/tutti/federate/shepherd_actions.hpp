@@ -33,6 +33,11 @@ class OuterModel {
   std::uint64_t checksum() { return hash_bytes(std::as_bytes(momentum()), hash_bytes(std::as_bytes(parameters()))); }
 };
 
+/// Samples of a run that are learned from before and after something.
+struct Learned {
+  std::int64_t before = 0, after = 0;
+};
+
 /// What came of a round, for people.
 struct RoundReport {
   std::int64_t round = 0;      ///< outer steps done with it

@@ -57,6 +57,7 @@ class ShepherdCore {
     note(Started{facts_.run, history_.begun_with().incarnation + 1, facts_.samples, facts_.parameters, facts_.batch},
          true);
     if (facts_.streams()) policy_.staleness = 0;  // a late one is of another fragment
+    if (policy_.relays) history_.lend({});
     started_ = history_.worked();
     open_.open(now, 0);
     begin_ = end_ = ledger().committed();
@@ -67,7 +68,7 @@ class ShepherdCore {
       members_[lease.worker].lease = id;
       members_[lease.worker].heard = now;
     }
-    finished_ = ledger().complete();
+    finished_ = !policy_.relays && ledger().complete();
   }
 
   Ledger const& ledger() const noexcept { return history_.ledger(); }
@@ -145,6 +146,10 @@ class ShepherdCore {
     paused_ = paused;
     proceed(now);
   }
+  /// Of a relay: its workers learn from these samples, and no others, beginning with the model's parameters, which the
+  /// caller has set. `learned`: of the run, before and after. What was lent before is taken back, and contributions to
+  /// it count for nothing, unless the ledger says that all of it is committed.
+  void lend(std::vector<Range> const& ranges, Learned learned, Instant now);
   RoundProgress progress() const {
     std::int64_t const working = pending();
     return {open_.delivered(), working, open_.quorum(working)};
@@ -199,6 +204,7 @@ class ShepherdCore {
     member.state = beat.state;
     member.step = beat.step;
     member.cpu = beat.cpu, member.memory = beat.memory;
+    member.pace.workers = static_cast<double>(std::clamp<std::int64_t>(beat.workers, 1, 4096));
     if (beat.state != WorkerState::draining) return;
     member.leaving = true;
     if (member.lease == 0) let_go(worker, member, now);
@@ -226,19 +232,7 @@ class ShepherdCore {
 
   // ---- Parameters go, contributions come ----
 
-  void serve(Member& member, Ask const& ask) {
-    if (facts_.streams()) return serve_part(member, ask);
-    std::span<float const> parameters;
-    if (ask.of == static_cast<std::uint64_t>(round())) parameters = model_.parameters();
-    else if (ask.of + 1 == static_cast<std::uint64_t>(round()) && !former_.empty()) parameters = former_;
-    if (parameters.empty()) {  // they are gone: it begins from the newest
-      if (member.lease == 0) return;
-      return send_assignment(member);
-    }
-    if (auto const chunk = answer(ask, std::as_bytes(parameters), policy_.chunk_bytes))
-      return actions_.send(*member.peer, *chunk);
-    dismiss(*member.peer, "it asks for bytes that the parameters do not have");
-  }
+  void serve(Member& member, Ask const& ask);
   void consider(std::uint64_t worker, Member& member, Offer const& offer, Instant now);
   void ask_on(Member& member) {
     while (auto const ask = member.incoming->next()) actions_.send(*member.peer, *ask);
@@ -300,9 +294,10 @@ class ShepherdCore {
       given.push_back(&member);
       note(Leased{member.lease, worker, round(), ledger().lowest_free(samples)}, false);
     }
-    if (opens) begin_ = ledger().committed(), end_ = begin_ + ledger().leased();
+    if (opens) begin_ = position(ledger().committed()), end_ = position(ledger().committed() + ledger().leased());
     for (Member* member : given) send_assignment(*member);
   }
+  std::int64_t position(std::int64_t committed) const;
   /// Returns whether the round closed.
   bool close_if_due(Instant now) {
     if (!open_.due(pending(), now)) return false;
@@ -340,6 +335,7 @@ class ShepherdCore {
     opening_ = true;
     if (facts_.streams()) tell_moved(now);
     if (ledger().complete()) {
+      if (policy_.relays) return false;
       finished_ = true;
       stop("the run is complete", false);
       return false;
@@ -381,6 +377,7 @@ class ShepherdCore {
   std::vector<float> former_;  // the parameters before the latest outer step
   std::uint64_t checksum_ = 0, leases_ = 0;
   Instant last_beat_{0}, last_tick_;
+  Learned learned_;
   std::int64_t begin_ = 0, end_ = 0;  // see Assign
   OuterMoves moves_;                  // with fragments, as the next two
   Span spans_[2];                     // of the present round and the next, by number
@@ -391,5 +388,6 @@ class ShepherdCore {
 }  // namespace tutti::federate
 
 // What follows belongs to the class.
+#include <tutti/federate/shepherd_lending.hpp>
 #include <tutti/federate/shepherd_requests.hpp>
 #include <tutti/federate/shepherd_streaming.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What a shepherd answers: to a worker that joins, that offers a contribution, and that sends it.
+/// What a shepherd answers: to a worker that joins, asks for parameters, offers a contribution, and sends it.
 
 #include <tutti/federate/shepherd_core.hpp>
 
@@ -42,6 +42,20 @@ inline void ShepherdCore::greet(PeerId peer, Hello const& hello, Instant now) {
   if (member.lease != 0 && hello.lease != member.lease) send_assignment(member);
   member.ready = false;
   if (hello.ready) make_ready(member, {hello.speed}, now);
+}
+
+inline void ShepherdCore::serve(Member& member, Ask const& ask) {
+  if (facts_.streams()) return serve_part(member, ask);
+  std::span<float const> parameters;
+  if (ask.of == static_cast<std::uint64_t>(round())) parameters = model_.parameters();
+  else if (ask.of + 1 == static_cast<std::uint64_t>(round()) && !former_.empty()) parameters = former_;
+  if (parameters.empty()) {  // they are gone: it begins from the newest
+    if (member.lease == 0) return;
+    return send_assignment(member);
+  }
+  if (auto const chunk = answer(ask, std::as_bytes(parameters), policy_.chunk_bytes))
+    return actions_.send(*member.peer, *chunk);
+  dismiss(*member.peer, "it asks for bytes that the parameters do not have");
 }
 
 inline void ShepherdCore::consider(std::uint64_t worker, Member& member, Offer const& offer, Instant now) {

@@ -29,12 +29,17 @@ class Trainer {
   virtual ~Trainer() = default;
   /// What it computes with, for people.
   virtual std::string device() const { return "cpu"; }
+  /// How many train: those behind a relay. From any thread.
+  virtual std::int64_t workers() const { return 1; }
   /// Builds what `facts.program` describes, once, before the first job. Returns inner steps a second, or 0 where that
   /// is not known. Refuses programs that this machine has no memory or data for.
   virtual double prepare(Facts const& facts) = 0;
   /// The job's inner steps from `parameters`, which hold at the end what the steps made of them. Between two steps it
   /// looks at `control.stop`, and counts.
   virtual Trained train(Job const& job, std::span<float> parameters, JobControl& control) = 0;
+  /// The worker has ended: whoever waits in `prepare` or `train` for something that may never come returns. From any
+  /// thread.
+  virtual void cancel() noexcept {}
 };
 
 }  // namespace tutti::federate

@@ -52,6 +52,7 @@ struct Trained {
 struct WorkerUse {
   double cpu = -1;
   std::int64_t memory = -1;
+  std::int64_t workers = 1;  ///< that train: those behind a relay
 };
 
 /// Called by a WorkerCore. None of them may call the core.

@@ -119,7 +119,10 @@ class WorkerCore {
     if (ended_) return;
     ready_ = true;
     speed_ = speed;
-    if (welcomed_) actions_.send(Ready{speed_, replica_.version()});
+    if (welcomed_) {
+      tell_state();  // a relay says how many it is
+      actions_.send(Ready{speed_, replica_.version()});
+    }
     train();
   }
   void trained(Trained const& result) {
@@ -161,8 +164,11 @@ class WorkerCore {
  private:
   void beat(Instant now) {
     last_beat_ = now;
+    tell_state();
+  }
+  void tell_state() {
     WorkerUse const use = actions_.use();
-    actions_.send(Heartbeat{state(), busy_ != 0 ? actions_.steps_done() : 0, use.cpu, use.memory});
+    actions_.send(Heartbeat{state(), busy_ != 0 ? actions_.steps_done() : 0, use.cpu, use.memory, use.workers});
   }
   void end(std::string const& why, bool failed) {
     ended_ = true;
@@ -209,6 +215,8 @@ class WorkerCore {
       return actions_.compile(facts_);
     }
     if (w.run != run_) return end("the shepherd is of another run. Start this worker again", true);
+    if (facts.bits != facts_.bits || facts.fragments != facts_.fragments)
+      return end("this shepherd takes contributions of other sizes than the one before. Start this worker again", true);
     if (draining_) actions_.send(Heartbeat{WorkerState::draining, 0});
     if (!contribution_.empty()) actions_.send(offer_);
     if (incoming_) ask_on();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/federate/rpc/command_line.hpp>
 // Covers: <tutti/federate/rpc/model.hpp>
+// Covers: <tutti/federate/rpc/model_worker.hpp>
 // (that one through the programs, which processes.py runs)
 #include "support/catch.hpp"
 
@@ -69,6 +70,35 @@ TEST_CASE("a worker finds its shepherd by host, port or both") {
   auto const configuration = ErrorKind::configuration;
   for (std::string const wrong : {"there:0", "there:65536", "there:x", "there:9x"})
     REQUIRE_ERROR(at(wrong), configuration, "port must be between 1 and 65535");
+}
+
+TEST_CASE("a worker may have several addresses to try, and be a relay") {
+  auto const plain = worker({}).command;
+  CHECK(plain.at.further.empty());
+  CHECK((!plain.relays && plain.trains));
+  auto const c = worker({"--connect", "near:1,far:2,:3", "--relay", "0", "--relay-workers", "3", "--relay-bits", "int8",
+                         "--relay-lost-after", "2.5", "--relay-host", "::1", "--key", "k"})
+                     .command;
+  CHECK(c.at.host == "near");
+  REQUIRE(c.at.further.size() == 2);
+  CHECK(c.at.further[0].text() == "far:2");
+  CHECK(c.at.further[1].text() == "127.0.0.1:3");
+  CHECK((c.relays && c.trains && c.has_relay_bits));
+  CHECK(c.relay_bits == parallel::OuterBits::int8);
+  CHECK(c.relay.workers == 3);
+  CHECK(c.relay.lost_after == seconds(2.5));
+  CHECK(c.relay.at.port == 0);
+  CHECK(c.relay.at.host == "::1");
+  CHECK(c.relay.at.key == "k");
+  CHECK_FALSE(worker({"--relay", "0", "--relay-only"}).command.trains);
+  auto const configuration = ErrorKind::configuration;
+  REQUIRE_ERROR(worker({"--relay-only"}), configuration, "say --relay PORT too");
+  REQUIRE_ERROR(worker({"--relay-bits", "int4"}), configuration, "say --relay PORT too");
+  REQUIRE_ERROR(worker({"--relay", "65536"}), configuration, "--relay must be");
+  REQUIRE_ERROR(worker({"--relay", "0", "--relay-workers", "0"}), configuration, "--relay-workers");
+  REQUIRE_ERROR(worker({"--relay", "0", "--relay-lost-after", "0"}), configuration, "--relay-lost-after");
+  REQUIRE_ERROR(worker({"--connect", "near:1,far:0"}), configuration, "port must be between 1 and 65535");
+  CHECK(worker({"--relay", "0", "--relay-bits", "int2"}).code == 2);
 }
 
 TEST_CASE("flags that a program has no use for are refused by name") {

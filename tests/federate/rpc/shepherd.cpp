@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/federate/rpc/shepherd.hpp>
 // Covers: <tutti/federate/rpc/worker.hpp>
+// Covers: <tutti/federate/rpc/relay.hpp>
 // Covers: <tutti/federate/rpc/link.hpp>
 // Covers: <tutti/federate/rpc/links.hpp>
 // Covers: <tutti/federate/run_folder.hpp>
@@ -10,6 +11,7 @@
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
 
+#include <tutti/federate/rpc/relay.hpp>
 #include <tutti/federate/rpc/shepherd.hpp>
 #include <tutti/federate/rpc/worker.hpp>
 
@@ -104,22 +106,107 @@ struct Running {
   }
 };
 /// Returns why it ended.
-std::future<std::string> worker_at(int port, Toy& toy, std::string const& key = "", std::atomic<bool>* leave = nullptr,
-                                   double patience = 20) {
+std::future<std::string> worker_at(int port, Trainer& toy, std::string const& key = "",
+                                   std::atomic<bool>* leave = nullptr, double patience = 20) {
   return std::async(std::launch::async, [=, &toy] {
     Worker worker({.host = "127.0.0.1", .port = port, .key = key, .patience = seconds(patience)}, toy,
                   {.told = {}, .stop = [leave] { return leave != nullptr && leave->load(); }});
     return worker.run();
   });
 }
-std::string wrong_with(Folder const& folder, Facts const& facts, federation::Outer const& model) {
+std::string wrong_with(Folder const& folder, Facts const& facts, federation::Outer const& model,
+                       std::map<std::uint64_t, std::vector<float>> const& relayed = {}) {
   federation::Disk disk;
   disk.log = io::read_file(folder / "shepherd/log.jsonl");
   disk.snapshots[parse_log(disk.log, "log").history.round()] = {model.at, model.velocity};
-  return federation::wrong_with(disk, facts);
+  return federation::wrong_with(disk, facts, relayed);
 }
+/// A relay in a thread of its own, and what its leases came to.
+struct Relaying final : Trainer {
+  std::promise<int> bound;
+  std::int64_t most = 0;  ///< workers behind it
+  std::map<std::uint64_t, std::vector<float>> results;
+  Relay relay;
+  std::atomic<bool> leave{false};
+  std::future<std::string> done;
+
+  Relaying(int shepherd, std::string const& key, std::int64_t workers)
+      : relay({.at = {.port = 0, .key = key}, .workers = workers, .lost_after = seconds(1)},
+              {.listening = [this](int port) { bound.set_value(port); }, .told = {}}) {
+    done = worker_at(shepherd, *this, key, &leave);
+  }
+  std::int64_t workers() const override { return relay.workers(); }
+  double prepare(Facts const& facts) override { return relay.prepare(facts); }
+  Trained train(Job const& job, std::span<float> parameters, JobControl& control) override {
+    most = std::max(most, relay.workers());
+    Trained const result = relay.train(job, parameters, control);
+    if (result.samples > 0) results[job.lease].assign(parameters.begin(), parameters.end());
+    return result;
+  }
+  void cancel() noexcept override { relay.cancel(); }
+};
 
 }  // namespace
+
+TEST_CASE("a relay takes part as one worker, with those that connect to it, and another relay among them") {
+  Folder const folder;
+  std::string const key = folder.file("key", "0123456789abcdef0123456789abcdef");
+  Facts const facts = facts_of(1600);
+  Policy policy = policy_of(2);
+  policy.norm_limit = 0;
+  Running shepherd(folder, facts, policy, key);
+  REQUIRE(shepherd.port > 0);
+  Toy toys[5];
+  Relaying first(shepherd.port, key, 2);
+  int const at = first.bound.get_future().get();
+  Relaying second(at, key, 2);
+  int const beyond = second.bound.get_future().get();
+  std::future<std::string> const others[] = {worker_at(shepherd.port, toys[0], key), worker_at(at, toys[1], key),
+                                             worker_at(at, toys[2], key), worker_at(beyond, toys[3], key),
+                                             worker_at(beyond, toys[4], key)};
+  CHECK(first.done.get() == "the run is complete");
+  first.relay.end("the run is complete", false);
+  CHECK(second.done.get() == "the run is complete");
+  second.relay.end("the run is complete", false);
+  for (auto const& worker : others) worker.wait();
+  CHECK(shepherd.done.get());
+  CHECK(wrong_with(folder, facts, shepherd.model, first.results) == "");
+  CHECK(first.most == 4);
+  CHECK(second.most == 2);
+  for (RoundReport const& report : shepherd.reports) CHECK(report.workers <= 2);
+  // What comes in is of two workers a round, though five train.
+  auto const rounds = static_cast<std::int64_t>(shepherd.reports.size());
+  CHECK(shepherd.received < rounds * 2 * 4 * federation::dimensions + (std::int64_t{1} << 20));
+}
+
+TEST_CASE("a relay that is left alone with work ends, and says so; its samples go to others") {
+  Folder const folder;
+  Facts const facts = facts_of(400);
+  Running shepherd(folder, facts, policy_of(1));
+  Toy slow, quick;
+  slow.step = 0.05;
+  Relaying relaying(shepherd.port, "", 1);
+  std::atomic<bool> leave{false};
+  auto const behind = worker_at(relaying.bound.get_future().get(), slow, "", &leave);
+  for (int i = 0; i < 1000 && relaying.most == 0; ++i) std::this_thread::sleep_for(seconds(0.01));
+  leave = true;
+  REQUIRE_ERROR(relaying.done.get(), ErrorKind::communication, "no worker is left behind the relay");
+  CHECK(worker_at(shepherd.port, quick).get() == "the run is complete");
+  CHECK(shepherd.done.get());
+  CHECK(wrong_with(folder, facts, shepherd.model, relaying.results) == "");
+}
+
+TEST_CASE("a relay ends while it waits for workers") {
+  Folder const folder;
+  Running shepherd(folder, facts_of(80), policy_of(1));
+  Relaying relaying(shepherd.port, "", 2);
+  static_cast<void>(relaying.bound.get_future().get());
+  relaying.leave = true;
+  CHECK(relaying.done.get() == "");
+  Toy toy;
+  CHECK(worker_at(shepherd.port, toy).get() == "the run is complete");
+  CHECK(shepherd.done.get());
+}
 
 TEST_CASE("a shepherd and three workers, over connections, learn from every sample once") {
   Folder const folder;

@@ -4,6 +4,7 @@
 /// The flags of a shepherd and of a worker: their own, and those of the trainer that make sense for them.
 
 #include <tutti/federate/policy.hpp>
+#include <tutti/federate/rpc/relay.hpp>
 #include <tutti/federate/rpc/shepherd.hpp>
 #include <tutti/federate/rpc/worker.hpp>
 #include <tutti/parallel/outer_optimizer.hpp>
@@ -32,6 +33,10 @@ struct ShepherdCommand {
 struct WorkerCommand {
   WorkerOptions at;
   train::Options train;
+  bool relays = false, trains = true;
+  RelayOptions relay;
+  bool has_relay_bits = false;  // else the shepherd's
+  setting::Choice<parallel::OuterBits> relay_bits = parallel::OuterBits::float32;
 };
 
 /// What parsing came to: a command, or text to print and the exit code to leave with.
@@ -224,13 +229,46 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
       argc, argv, "tutti_worker", "Trains a model with others, as a shepherd says.", {},
       [&connect](CLI::App& app, WorkerCommand& c) {
         app.add_flag("--worker")->description("this program is one");
-        app.add_option("--connect", connect, "HOST:PORT of the shepherd")->default_str("127.0.0.1:8080");
+        app.add_option(
+               "--connect", connect,
+               "HOST:PORT of the shepherd, or of a relay; of several, as in A:1,B:2, the next one is tried where "
+               "one cannot be reached")
+            ->default_str("127.0.0.1:8080");
         detail::add_seconds(app, "--patience", c.at.patience, "seconds without a shepherd after which it gives up");
         detail::declare_connection(app, c.at.key, c.at.rate_limit);
+        app.add_option_function<int>(
+            "--relay", [&c](int port) { c.relays = true, c.relay.at.port = port; },
+            "port for workers of its own, who train as one worker with it; 0: any that is free");
+        app.add_option("--relay-host", c.relay.at.host, "address to listen on for them")->capture_default_str();
+        train::add_number(app, "--relay-workers", c.relay.workers, "to wait for, itself too, before it takes part")
+            ->capture_default_str();
+        train::add_setting(app, "--relay-bits", c.relay_bits, setting::Any{}, "of their outer gradients")
+            ->each([&c](std::string const&) { c.has_relay_bits = true; })
+            ->default_str("the shepherd's");
+        detail::add_seconds(app, "--relay-lost-after", c.relay.lost_after, "seconds without a sign of one of them");
+        app.add_flag_callback(
+            "--relay-only", [&c] { c.trains = false; }, "trains nothing itself, and needs no data");
       });
   if (parsed.leave) return parsed;
   WorkerCommand& c = parsed.command;
-  if (!connect.empty()) detail::set_address(connect, c.at.host, c.at.port);
+  if (!connect.empty()) {
+    std::size_t end = connect.find(',');
+    detail::set_address(connect.substr(0, end), c.at.host, c.at.port);
+    while (end != connect.npos) {
+      std::size_t const first = end + 1;
+      end = connect.find(',', first);
+      Address& further = c.at.further.emplace_back();
+      detail::set_address(connect.substr(first, end - first), further.host, further.port);
+    }
+  }
+  c.relay.at.key = c.at.key;
+  auto const refuse = [](char const* what) { throw Error(ErrorKind::configuration, "federate", what); };
+  if (c.relays && (c.relay.at.port < 0 || c.relay.at.port > 65535)) refuse("--relay must be between 0 and 65535");
+  if (!c.relays && (!c.trains || c.has_relay_bits || c.relay.workers != 1))
+    refuse("--relay-only, --relay-workers and --relay-bits are of a relay: say --relay PORT too");
+  if (c.relay.workers < 1 || c.relay.workers > 4096) refuse("--relay-workers must be between 1 and 4096");
+  if (!(c.relay.lost_after >= seconds(0.05) && c.relay.lost_after <= seconds(86400)))
+    refuse("--relay-lost-after must be between 0.05 and 86400 seconds");
   if (c.at.rate_limit < 0) throw Error(ErrorKind::configuration, "federate", "--rate-limit must not be negative");
   if (c.at.patience < seconds(1))
     throw Error(ErrorKind::configuration, "federate", "--patience must be at least 1 second");

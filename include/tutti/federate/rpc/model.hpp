@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// A run of a model as a shepherd leads it, and a worker's part in it: what the programs do.
+/// A run of a model as a shepherd leads it: what tutti_shepherd does.
 
 #include <tutti/federate/global_model.hpp>
-#include <tutti/federate/model_trainer.hpp>
 #include <tutti/federate/rpc/command_line.hpp>
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/optimizer_choice.hpp>
@@ -320,22 +319,5 @@ class ModelShepherd {
   bool paused_ = false;
   std::int64_t shared_ = 0;  // samples, as last told
 };
-
-/// Blocking. Prints what happens. Errors: communication, with why it could not go on; configuration, io.
-template <class Device = Cpu>
-void run_model_worker(WorkerCommand const& command) {
-  train::StopSignals const signals(true);
-  ModelTrainerOn<Device> trainer(command.train);
-  auto const say = [](std::string const& what) {
-    std::printf("worker: %s\n", what.c_str());
-    std::fflush(stdout);
-  };
-  Worker worker(command.at, trainer, {.told = say, .stop = [] { return train::StopSignals::received() != 0; }});
-  say("looks for a shepherd at " + command.at.host + ":" + std::to_string(command.at.port));
-  std::string const reason = worker.run();
-  say(fmt::format("leaves: {}; {} rounds, {} sent, {} received", reason.empty() ? "as it was asked to" : reason,
-                  worker.jobs_done(), train::human_bytes(static_cast<double>(worker.bytes_sent())),
-                  train::human_bytes(static_cast<double>(worker.bytes_received()))));
-}
 
 }  // namespace tutti::federate

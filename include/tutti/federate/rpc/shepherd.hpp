@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tutti::federate {
 
@@ -26,7 +27,7 @@ struct ShepherdOptions {
   int port = 8080;              ///< 0: any that is free
   std::string key = "";         ///< file; empty: none, and only workers of this machine are let in
   std::int64_t rate_limit = 0;  ///< bytes a second of tensors that it sends, to all together; 0: no limit
-  std::string folder = "";      ///< of its log and snapshots
+  std::string folder = "";      ///< of its log and snapshots; empty, of a relay: none
 };
 
 struct LinkUse {
@@ -54,12 +55,18 @@ class Shepherd final : private ShepherdActions {
         model_(model),
         callbacks_(std::move(callbacks)),
         key_(key_of(options_)),
-        folder_(options_.folder, facts.program),
         throttle_(options_.rate_limit) {
-    folder_.restore(model_);
+    History history;
+    if (!options_.folder.empty()) {
+      folder_.emplace(options_.folder, facts.program);
+      folder_->restore(model_);
+      history = folder_->history();
+    }
+    if (policy.relays)
+      history = History(Started{facts.run, fresh_number() >> 34, facts.samples, facts.parameters, facts.batch});
     Facts named = facts;
-    if (named.run == 0) named.run = folder_.history().begun() ? folder_.history().begun_with().run : fresh_number();
-    core_.emplace(std::move(named), policy, model_, static_cast<ShepherdActions&>(*this), folder_.history(),
+    if (named.run == 0) named.run = history.begun() ? history.begun_with().run : fresh_number();
+    core_.emplace(std::move(named), policy, model_, static_cast<ShepherdActions&>(*this), std::move(history),
                   clock_now());
   }
 
@@ -70,6 +77,14 @@ class Shepherd final : private ShepherdActions {
   }
   void pause(bool paused) {
     guard([&] { core_->pause(paused, clock_now()); });
+  }
+  /// Of a relay, see ShepherdCore.
+  void lend(std::vector<Range> const& ranges, Learned learned) {
+    guard([&] { core_->lend(ranges, learned, clock_now()); });
+  }
+  /// Everybody is told to go. `run` ends when `stop` says so.
+  void part(std::string const& reason, bool again) {
+    guard([&] { core_->stop(reason, again); });
   }
   /// Of a worker's present connection: where it comes from, bytes out and in. Empty and 0 while there is none.
   LinkUse link_of(Member const& member) {
@@ -132,7 +147,7 @@ class Shepherd final : private ShepherdActions {
         if (core_->finished() && away) hold = now + policy_.lost_after;
         leaving = std::max(now + seconds(5), hold);
       }
-      Instant const next = std::min(core_->next_tick(now) - now, Instant(seconds(0.1)));
+      Instant const next = std::min(core_->next_tick(now) - now, Instant(seconds(policy_.relays ? 0.01 : 0.1)));
       timer_->afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS).wait(io.waitScope);
     }
     return core_->finished();
@@ -207,8 +222,12 @@ class Shepherd final : private ShepherdActions {
   void close(PeerId peer) override {
     if (links_ != nullptr) links_->close(peer);
   }
-  void append(Record const& record, bool durable) override { folder_.append(record, durable); }
-  void save(std::int64_t rounds) override { folder_.save(rounds, model_); }
+  void append(Record const& record, bool durable) override {
+    if (folder_) folder_->append(record, durable);
+  }
+  void save(std::int64_t rounds) override {
+    if (folder_) folder_->save(rounds, model_);
+  }
   void closed(RoundReport const& report) override {
     if (callbacks_.round) callbacks_.round(report);
   }
@@ -223,7 +242,7 @@ class Shepherd final : private ShepherdActions {
   OuterModel& model_;
   ShepherdCallbacks callbacks_;
   std::optional<Key> key_;
-  RunFolder folder_;
+  std::optional<RunFolder> folder_;
   Throttle throttle_;
   std::optional<ShepherdCore> core_;
   kj::Timer* timer_ = nullptr;

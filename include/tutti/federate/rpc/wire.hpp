@@ -43,6 +43,7 @@ struct Writer {
   void operator()(Heartbeat const& m) {
     auto b = to.initHeartbeat();
     b.setState(static_cast<std::uint8_t>(m.state)), b.setStep(m.step), b.setCpu(m.cpu), b.setMemory(m.memory);
+    b.setWorkers(m.workers);
   }
   void operator()(Ask const& m) {
     auto b = to.initAsk();
@@ -108,7 +109,7 @@ inline Message read(wire::Message::Reader from) {
     case wire::Message::HEARTBEAT: {
       auto const m = from.getHeartbeat();
       if (m.getState() >= worker_states) return refuse("a worker is in a state that there is not");
-      return Heartbeat{static_cast<WorkerState>(m.getState()), m.getStep(), m.getCpu(), m.getMemory()};
+      return Heartbeat{static_cast<WorkerState>(m.getState()), m.getStep(), m.getCpu(), m.getMemory(), m.getWorkers()};
     }
     case wire::Message::ASK: {
       auto const m = from.getAsk();

@@ -20,9 +20,17 @@
 
 namespace tutti::federate {
 
+struct Address {
+  std::string host = "127.0.0.1";
+  int port = 8080;
+
+  std::string text() const { return host + ":" + std::to_string(port); }
+};
+
 struct WorkerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
+  std::vector<Address> further{};   ///< the next one is tried where one cannot be reached
   std::string key = "";             ///< file; empty: none
   std::int64_t rate_limit = 0;      ///< bytes a second of tensors that it sends; 0: no limit
   Instant patience = seconds(600);  ///< without a shepherd
@@ -44,12 +52,15 @@ class Worker final : private WorkerActions {
         callbacks_(std::move(callbacks)),
         throttle_(options_.rate_limit) {
     if (!options_.key.empty()) key_.emplace(options_.key);
-    else if (!is_loopback(options_.host))
-      throw Error(
-          ErrorKind::configuration, "federate",
-          "--connect " + options_.host + " is another machine, and there is no --key. Give the shepherd's: --key FILE");
+    addresses_ = {{options_.host, options_.port}};
+    addresses_.insert(addresses_.end(), options_.further.begin(), options_.further.end());
+    for (Address const& address : addresses_)
+      if (!key_ && !is_loopback(address.host))
+        throw Error(ErrorKind::configuration, "federate",
+                    "--connect " + address.host +
+                        " is another machine, and there is no --key. Give the shepherd's: --key FILE");
   }
-  ~Worker() noexcept override { control_.stop = true; }
+  ~Worker() noexcept override { give_up(); }
 
   std::int64_t bytes_sent() const noexcept { return links_ != nullptr ? links_->sent() : sent_; }
   std::int64_t bytes_received() const noexcept { return links_ != nullptr ? links_->received() : received_; }
@@ -83,7 +94,7 @@ class Worker final : private WorkerActions {
           .afterDelay(std::max<std::int64_t>(next.count(), 1'000'000) * kj::NANOSECONDS)
           .wait(io.waitScope);
     }
-    control_.stop = true;
+    give_up();
     bench_.finish();
     if (core_->failed()) throw Error(ErrorKind::communication, "federate", core_->reason());
     return core_->reason();
@@ -100,10 +111,16 @@ class Worker final : private WorkerActions {
     std::string why;
   };
 
+  void give_up() noexcept {
+    control_.stop = true;
+    trainer_.cancel();
+  }
   void connect() override {
     std::uint64_t const id = ++connection_;
+    opened_ = false;
+    Address const& next = addresses_[address_ % addresses_.size()];
     auto& network = io_->provider->getNetwork();
-    tasks_->add(network.parseAddress(options_.host.c_str(), static_cast<kj::uint>(options_.port))
+    tasks_->add(network.parseAddress(next.host.c_str(), static_cast<kj::uint>(next.port))
                     .then([](kj::Own<kj::NetworkAddress> address) {
                       auto stream = address->connect();
                       return stream.attach(kj::mv(address));
@@ -114,7 +131,9 @@ class Worker final : private WorkerActions {
   void take(std::uint64_t id, kj::Own<kj::AsyncIoStream> stream) {
     if (id != connection_) return;
     Link::Events events{[this, id] {
-                          if (id == connection_) core_->connected(clock_now());
+                          if (id != connection_) return;
+                          opened_ = true;
+                          core_->connected(clock_now());
                         },
                         [this, id](std::string const& why) {
                           lost(id, why);
@@ -131,6 +150,7 @@ class Worker final : private WorkerActions {
     if (id != connection_) return;
     if (why != told_) told("no connection to the shepherd: " + why);
     told_ = why;
+    if (!opened_) ++address_;
     core_->disconnected(clock_now());
   }
   void close() override {
@@ -163,7 +183,7 @@ class Worker final : private WorkerActions {
   std::string device() const override {
     return io::host_name() + ", " + trainer_.device() + ", " + exec::processor_name();
   }
-  WorkerUse use() override { return {use_.processors(), train::ProcessUse::memory()}; }
+  WorkerUse use() override { return {use_.processors(), train::ProcessUse::memory(), trainer_.workers()}; }
   void told(std::string const& what) override {
     if (callbacks_.told) callbacks_.told(what);
   }
@@ -204,6 +224,9 @@ class Worker final : private WorkerActions {
   Links* links_ = nullptr;
   kj::TaskSet* tasks_ = nullptr;
   std::uint64_t connection_ = 0;
+  std::vector<Address> addresses_;
+  std::size_t address_ = 0;  // of them, counted on
+  bool opened_ = false;      // the connection, by its shepherd
   std::int64_t sent_ = 0, received_ = 0, jobs_ = 0;
   std::string told_;
   std::vector<float> local_;  // the training thread's while a job is under way
