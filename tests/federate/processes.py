@@ -182,11 +182,11 @@ def case_shepherd_killed():
 def case_relay():
     """A worker relays for another; that one dies and a third comes; then the relay dies, and its worker goes to the shepherd."""
     port = free_port()
-    lead = shepherd(steps=4000)
+    lead = shepherd(steps=16000)
     direct = worker(1)
     relay = worker(2, "--relay", port, "--relay-workers", 2, "--relay-lost-after", 1)
     wait_for("worker2", "relays for workers at")
-    behind = ["--connect", f"127.0.0.1:{port},127.0.0.1:{PORT}"]
+    behind = ["--connect", f"127.0.0.1:{port},127.0.0.1:{PORT}", "--next-after", 1]
     third = worker(3, *behind)
     wait_for("shepherd", "outer step 6 ")
     kill(third)
@@ -199,8 +199,21 @@ def case_relay():
     kill(relay)
     require(wait(lead) == 0, "the shepherd failed")
     require([wait(one) for one in (direct, fourth)] == [0, 0], "a worker failed")
-    complete(2 * 2 * 4000)
+    complete(2 * 2 * 16000)
     require("leaves: the run is complete" in output("worker4"), output("worker4"))
+
+
+def case_relay_fragments():
+    """The shepherd averages fragments at times of their own, in few bits; behind the relay all parameters are, in the same order."""
+    port = free_port()
+    lead = shepherd("--fragments", 2, "--outer-bits", "int8", steps=600)
+    relay = worker(1, "--relay", port, "--relay-workers", 2, "--relay-bits", "bfloat16")
+    wait_for("worker1", "relays for workers at")
+    others = [worker(2), worker(3, "--connect", f"127.0.0.1:{port}")]
+    require(wait(lead) == 0, "the shepherd failed")
+    require([wait(one) for one in (relay, *others)] == [0, 0, 0], "a worker failed")
+    losses = [row["loss"] for row in complete(2 * 2 * 600) if row["type"] == "validation"]
+    require(losses[-1] < losses[0] - 1, f"validation losses {losses}")
 
 
 def case_storm():

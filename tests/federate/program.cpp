@@ -56,7 +56,7 @@ data::TokenCorpus corpus_of(std::string const& folder, std::vector<std::vector<s
 }  // namespace
 
 TEST_CASE("a program is read as it was told, without what is the teller's own") {
-  Program const told = some_program();
+  Program told = some_program();
   std::string const text = to_text(told);
   Program const heard = parse_program(text);
   CHECK(to_text(heard) == text);
@@ -70,6 +70,10 @@ TEST_CASE("a program is read as it was told, without what is the teller's own") 
   CHECK(heard.fragments == 2);
   CHECK(heard.options.data.empty());
   CHECK(!tutti::test::contains(text, "/a/place/of/mine"));
+  CHECK_FALSE(heard.whole);
+  CHECK(!tutti::test::contains(text, "whole"));
+  told.whole = true;
+  CHECK(parse_program(to_text(told)).whole);
 }
 
 TEST_CASE("a program that makes no sense is refused") {

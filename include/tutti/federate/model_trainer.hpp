@@ -45,7 +45,7 @@ class ModelTrainerOn final : public Trainer {
       if (!fits) throw Error(ErrorKind::format, "federate", "the shepherd's program and its facts differ");
     };
     require(o.batch == facts.batch && o.sequence == facts.sequence && program_.bits == facts.bits &&
-            program_.fragments == facts.fragment_count());
+            (program_.whole ? 1 : program_.fragments) == facts.fragment_count());
     open_data(model.vocabulary);
     std::int64_t const available = exec::available_memory();
     require_memory(model.parameters, facts, 0, available);
@@ -64,6 +64,7 @@ class ModelTrainerOn final : public Trainer {
                                 .seed = o.seed});
     std::vector<std::int64_t> fragments;
     fragment_ = flat_order(step_->state(), program_.fragments, fragments);
+    if (program_.whole) fragments.clear();
     require(parallel::size(fragment_) == facts.parameters && fragments == facts.fragments);
     require_memory(model.parameters, facts, step_->workspace_bytes(), available);
     tokens_ = Tensor<std::int32_t>(Shape{o.batch, o.sequence});

@@ -61,7 +61,8 @@ struct Program {
   std::int64_t data_tokens = 0;
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
   parallel::OuterBits bits = parallel::OuterBits::float32;
-  int fragments = 1;  ///< averaged at times of their own
+  int fragments = 1;   ///< averaged at times of their own
+  bool whole = false;  ///< they only give the parameters their order: behind a relay all are averaged at once
 
   /// Settings that decide what is learned.
   static bool travels(train::Flag const& flag) noexcept {
@@ -110,20 +111,20 @@ inline std::string to_text(Program const& program) {
   train::for_each_flag(program.options, [&](train::Flag const& flag, auto const& value, auto const&) {
     if (Program::travels(flag)) settings[flag.name] = value;
   });
-  nlohmann::json const json = {
-      {"kind", "model"},
-      {"version", 3},
-      {"model", detail::describe_model(program.model)},
-      {"settings", settings},
-      {"steps", program.steps},
-      {"samples_per_step", program.samples_per_step},
-      {"data", {{"hash", program.data_hash}, {"tokens", program.data_tokens}}},
-      {"tokenizer_hash", program.tokenizer_hash},
-      {"outer",
-       {{"fragments", program.fragments},
-        {"learning_rate", program.outer_learning_rate},
-        {"momentum", program.outer_momentum},
-        {"bits", setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(program.bits)]}}}};
+  nlohmann::json json = {{"kind", "model"},
+                         {"version", 3},
+                         {"model", detail::describe_model(program.model)},
+                         {"settings", settings},
+                         {"steps", program.steps},
+                         {"samples_per_step", program.samples_per_step},
+                         {"data", {{"hash", program.data_hash}, {"tokens", program.data_tokens}}},
+                         {"tokenizer_hash", program.tokenizer_hash},
+                         {"outer",
+                          {{"fragments", program.fragments},
+                           {"learning_rate", program.outer_learning_rate},
+                           {"momentum", program.outer_momentum},
+                           {"bits", setting::spelling<parallel::OuterBits>[static_cast<std::size_t>(program.bits)]}}}};
+  if (program.whole) json["outer"]["whole"] = true;
   try {
     return json.dump(2) + "\n";
   } catch (nlohmann::json::exception const& error) {
@@ -156,6 +157,7 @@ inline Program parse_program(std::string_view text) {
     program.outer_learning_rate = outer.at("learning_rate");
     program.outer_momentum = outer.at("momentum");
     program.fragments = outer.at("fragments");
+    program.whole = outer.value("whole", false);
     auto const& names = setting::spelling<parallel::OuterBits>;
     auto const bits = std::find(names.begin(), names.end(), outer.at("bits").get<std::string>());
     if (bits == names.end())

@@ -77,7 +77,7 @@ TEST_CASE("a worker may have several addresses to try, and be a relay") {
   CHECK(plain.at.further.empty());
   CHECK((!plain.relays && plain.trains));
   auto const c = worker({"--connect", "near:1,far:2,:3", "--relay", "0", "--relay-workers", "3", "--relay-bits", "int8",
-                         "--relay-lost-after", "2.5", "--relay-host", "::1", "--key", "k"})
+                         "--relay-lost-after", "2.5", "--next-after", "3", "--relay-host", "::1", "--key", "k"})
                      .command;
   CHECK(c.at.host == "near");
   REQUIRE(c.at.further.size() == 2);
@@ -87,6 +87,7 @@ TEST_CASE("a worker may have several addresses to try, and be a relay") {
   CHECK(c.relay_bits == parallel::OuterBits::int8);
   CHECK(c.relay.workers == 3);
   CHECK(c.relay.lost_after == seconds(2.5));
+  CHECK(c.at.turn == seconds(3));
   CHECK(c.relay.at.port == 0);
   CHECK(c.relay.at.host == "::1");
   CHECK(c.relay.at.key == "k");

@@ -232,8 +232,9 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
         app.add_option(
                "--connect", connect,
                "HOST:PORT of the shepherd, or of a relay; of several, as in A:1,B:2, the next one is tried where "
-               "one cannot be reached")
+               "one cannot be reached for --next-after seconds")
             ->default_str("127.0.0.1:8080");
+        detail::add_seconds(app, "--next-after", c.at.turn, "seconds for which an address is tried in vain");
         detail::add_seconds(app, "--patience", c.at.patience, "seconds without a shepherd after which it gives up");
         detail::declare_connection(app, c.at.key, c.at.rate_limit);
         app.add_option_function<int>(
@@ -270,6 +271,8 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
   if (!(c.relay.lost_after >= seconds(0.05) && c.relay.lost_after <= seconds(86400)))
     refuse("--relay-lost-after must be between 0.05 and 86400 seconds");
   if (c.at.rate_limit < 0) throw Error(ErrorKind::configuration, "federate", "--rate-limit must not be negative");
+  if (c.at.turn < seconds(0) || c.at.turn > seconds(86400))
+    throw Error(ErrorKind::configuration, "federate", "--next-after must be between 0 and 86400 seconds");
   if (c.at.patience < seconds(1))
     throw Error(ErrorKind::configuration, "federate", "--patience must be at least 1 second");
   std::set<std::string> unused = detail::unused_by_all();

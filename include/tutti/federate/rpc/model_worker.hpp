@@ -24,7 +24,7 @@ namespace detail {
 /// What a relay tells its workers: the shepherd's program, of contributions that are whole, in `bits` if there are any.
 inline Facts facts_behind_relay(Facts facts, parallel::OuterBits const* bits) {
   Program program = parse_program(facts.program);
-  program.fragments = 1;
+  program.whole = program.fragments > 1;
   if (bits != nullptr) program.bits = *bits;
   facts.bits = program.bits;
   facts.fragments.clear();

@@ -30,7 +30,8 @@ struct Address {
 struct WorkerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
-  std::vector<Address> further{};   ///< the next one is tried where one cannot be reached
+  std::vector<Address> further{};   ///< the next one is tried where one cannot be reached for `turn`
+  Instant turn = seconds(10);       ///< or half of `patience`, if that is less
   std::string key = "";             ///< file; empty: none
   std::int64_t rate_limit = 0;      ///< bytes a second of tensors that it sends; 0: no limit
   Instant patience = seconds(600);  ///< without a shepherd
@@ -150,8 +151,10 @@ class Worker final : private WorkerActions {
     if (id != connection_) return;
     if (why != told_) told("no connection to the shepherd: " + why);
     told_ = why;
-    if (!opened_) ++address_;
-    core_->disconnected(clock_now());
+    Instant const now = clock_now();
+    if (opened_ || !unreached_) unreached_ = now;
+    if (!opened_ && now - *unreached_ >= std::min(options_.turn, options_.patience / 2)) ++address_, unreached_ = now;
+    core_->disconnected(now);
   }
   void close() override {
     links_->close(connection_);
@@ -227,6 +230,7 @@ class Worker final : private WorkerActions {
   std::vector<Address> addresses_;
   std::size_t address_ = 0;  // of them, counted on
   bool opened_ = false;      // the connection, by its shepherd
+  std::optional<Instant> unreached_;  // since when the present address is tried in vain
   std::int64_t sent_ = 0, received_ = 0, jobs_ = 0;
   std::string told_;
   std::vector<float> local_;  // the training thread's while a job is under way
