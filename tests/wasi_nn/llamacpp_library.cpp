@@ -723,6 +723,13 @@ TEST_CASE("Embeddings by their pooling and norm; rotations other than the model'
     for (double const value : values) sum += std::pow(std::abs(value), power);
     return std::pow(sum, 1 / power);
   };
+  std::string const written = host.answer(context, "Hello", R"({"embedding": true})");
+  REQUIRE(written.starts_with("{\"n_embedding\":"));
+  std::string const digits = "0123456789.";
+  for (std::size_t end = 0, at = 0; (at = written.find_first_of(digits, end)) != std::string::npos;) {
+    end = written.find_first_not_of(digits, at);
+    REQUIRE(end - at <= 15);  // ten of them significant
+  }
   std::vector<double> const unit = embedding("Hello", ""), raw = embedding("Hello", R"(, "embd_normalize": -1)");
   REQUIRE(length(unit, 2) == Approx(1));
   REQUIRE(length(embedding("Hello", R"(, "embd_normalize": 1)"), 1) == Approx(1));

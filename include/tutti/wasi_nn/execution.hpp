@@ -314,8 +314,7 @@ class Execution {
     }
     forget();
     if (used_.embedding) {
-      nlohmann::json const list = {{"n_embedding", done_->embedding.size()}, {"embedding", done_->embedding}};
-      done_->text = list.dump();
+      done_->text = embedding_text(done_->embedding);
       return Code::success;
     }
     std::lock_guard const guard(session_->mutex);

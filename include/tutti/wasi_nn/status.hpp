@@ -10,8 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -25,6 +28,20 @@ inline std::string usage(std::size_t input_tokens, std::size_t output_tokens) {
                         {"llama_build_number", 0},
                         {"llama_commit", concat("tutti ", version_major, ".", version_minor, ".", version_patch)}}
       .dump();
+}
+
+/// Output 0 of an embedding: ten significant digits, as WasmEdge writes them.
+inline std::string embedding_text(std::span<float const> values) {
+  std::string text = concat(R"({"n_embedding":)", values.size(), R"(,"embedding":[)");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    char digits[32];
+    auto const end = std::to_chars(digits, digits + sizeof digits, static_cast<double>(values[i]),
+                                   std::chars_format::general, 10);
+    if (i > 0) text += ',';
+    if (std::isfinite(values[i])) text.append(digits, end.ptr);
+    else text += "null";
+  }
+  return text += "]}";
 }
 
 /// Adds to `json` why the answer ended, its counts and times; with `likeliest` above 0 the log-probability of every
