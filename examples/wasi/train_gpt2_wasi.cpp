@@ -100,7 +100,7 @@ std::optional<int> parse(int argc, char** argv, Run& run) {
       value = argv[++index];
     }
     std::optional<std::string> taken;
-    char const* what = "a whole number from 0 to 4294967295";
+    char const* what = "a whole number from 0 to 9223372036854775807";
     if (flag == "--model" || flag == "--prompt") {
       what = "a text that is not empty";
       if (!value->empty()) taken = std::string(*value);
@@ -116,7 +116,7 @@ std::optional<int> parse(int argc, char** argv, Run& run) {
       what = "a whole number from 0 to 2147483647";
       run.top_k = (taken = whole_number(*value, 0, 2147483647)).value_or("");
     } else {
-      run.seed = (taken = whole_number(*value, 0, 4294967295)).value_or("");
+      run.seed = (taken = whole_number(*value, 0, 9223372036854775807)).value_or("");
     }
     if (!taken) {
       complain(std::string(flag) + ": '" + std::string(*value) + "' is not " + what);

@@ -35,7 +35,7 @@ inline Moved shared_traffic(comm::Kind kind, int ranks, int rank, std::int64_t c
   bool const gives = kind == Kind::broadcast || kind == Kind::scatter ? root : kind != Kind::barrier;
   std::int64_t const rows = kind == Kind::all_reduce_contributions ? shared_contributions : 1;
   std::int64_t const given = block * rows * (blocked ? ranks : 1);  // by who gives
-  bool const small = kind == Kind::barrier || given <= 1000;
+  bool const small = kind == Kind::barrier || given <= (kind == Kind::broadcast ? 8192 : 1000);
   bool const scans = kind == Kind::scan || kind == Kind::exscan;
   bool const whole = kind == Kind::all_reduce || kind == Kind::reduce || scans || rows > 1;
 

@@ -30,7 +30,7 @@ Message anything(Dice& dice, std::vector<std::byte> const& bytes) {
   switch (dice.below(12)) {
     case 0: return Hello{protocol_version, word(), word(), word(), dice.happens(0.5), real(), "x", word(), number()};
     case 1: return Ready{real(), number()};
-    case 2: return Heartbeat{static_cast<WorkerState>(dice.below(worker_states)), number()};
+    case 2: return Heartbeat{static_cast<WorkerState>(dice.below(worker_states)), number(), real(), number(), number()};
     case 3: return Ask{word(), number(), number()};
     case 4: return Offer{word(), number(), number(), number(), word(), real(), real(), dice.happens(0.5)};
     case 5: return dice.happens(0.1) ? Message(Leave{"enough"}) : Message(Ready{1, number()});

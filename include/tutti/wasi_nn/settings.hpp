@@ -225,8 +225,7 @@ void for_each_setting(AnySettings& s, F&& f) {
     "tokens in idle caches; 0: as many as there is room for");
   f(Row{"cache_reuse", g::memory, model, "n_cache_reuse"}, s.cache_reuse, Whole{0, 1 << 24},
     "runs of at least so many tokens that stand later in a cache than in the prompt are moved, as when old messages "
-    "are "
-    "dropped; answers then differ a little; 0: they are read again");
+    "are dropped, if both have their first token in common; answers then differ a little; 0: they are read again");
   f(Row{"cache_similarity", g::memory, model, "slot_prompt_similarity"}, s.cache_similarity, Real{0, 1},
     "share of what a cache holds that a prompt must have to take its place; of others the beginning is copied");
   f(Row{"retention_ms", g::memory, model, "cache_policy.retention_ms"}, s.retention_ms, Whole{0, day},

@@ -38,7 +38,7 @@ std::vector<Message> every_kind() {
   static std::vector<std::byte> const bytes{std::byte{1}, std::byte{2}, std::byte{255}};
   return {Hello{1, ~std::uint64_t{0}, 3, 4, true, 2.5, "a machine", 5, 6},
           Ready{7.25, 8},
-          Heartbeat{WorkerState::draining, 9, 1.5, 1000},
+          Heartbeat{WorkerState::draining, 9, 1.5, 1000, 3},
           Ask{1, -2, 3},
           Offer{1, 2, 3, 4, 5, 6.5, -7.5, true},
           Leave{"because"},
