@@ -204,16 +204,20 @@ def case_relay():
 
 
 def case_relay_fragments():
-    """The shepherd averages fragments at times of their own, in few bits; behind the relay all parameters are, in the same order."""
+    """The shepherd averages fragments at times of their own, in few bits; behind a relay, which trains nothing, all parameters are."""
     port = free_port()
-    lead = shepherd("--fragments", 2, "--outer-bits", "int8", steps=600)
-    relay = worker(1, "--relay", port, "--relay-workers", 2, "--relay-bits", "bfloat16")
-    wait_for("worker1", "relays for workers at")
-    others = [worker(2), worker(3, "--connect", f"127.0.0.1:{port}")]
+    lead = shepherd("--fragments", 2, "--outer-bits", "int8", steps=600, workers=3)  # of which two are behind the relay
+    relay = start("relay", options.worker, "--connect", f"127.0.0.1:{PORT}", "--relay", port, "--relay-only", "--relay-workers", 2,
+                  "--relay-bits", "bfloat16")
+    behind = ["--connect", f"127.0.0.1:{port}"]
+    others = [worker(1), worker(2, *behind), worker(3, *behind)]
     require(wait(lead) == 0, "the shepherd failed")
-    require([wait(one) for one in (relay, *others)] == [0, 0, 0], "a worker failed")
-    losses = [row["loss"] for row in complete(2 * 2 * 600) if row["type"] == "validation"]
+    require([wait(one) for one in (relay, *others)] == [0, 0, 0, 0], "a worker failed")
+    rows = complete(2 * 3 * 600)
+    losses = [row["loss"] for row in rows if row["type"] == "validation"]
     require(losses[-1] < losses[0] - 1, f"validation losses {losses}")
+    last = [row for row in rows if row["type"] == "outer_step"][-1]
+    require((last["members"], last["trainers"]) == (2, 3), f"{last['members']} members, {last['trainers']} train")
 
 
 def case_storm():

@@ -19,6 +19,8 @@
 namespace tutti::federate {
 
 inline constexpr std::uint32_t protocol_version = 3;
+/// The reason of a Bye when there is nothing more to learn.
+inline constexpr char run_complete[] = "the run is complete";
 /// In Ask::of: what is asked for is the outer step to round `of` without it.
 inline constexpr std::uint64_t of_move = std::uint64_t{1} << 63;
 

@@ -47,6 +47,7 @@ struct RoundReport {
   int workers = 0;             ///< whose contributions are in
   int late = 0;                ///< of them, from an earlier round
   int members = 0;             ///< that are connected
+  int trainers = 0;            ///< that train: of a relay those behind it
   double seconds = 0;
   double training = 0;         ///< seconds of inner steps, of all whose contributions are in
 };

@@ -13,6 +13,7 @@
 /// A round closes when nobody works on it any more, or a grace window after the quorum has delivered. Who is late then
 /// keeps the lease: the contribution is part of the next outer step at a discount, up to `staleness` rounds.
 
+#include <tutti/core/concat.hpp>
 #include <tutti/federate/delivery.hpp>
 #include <tutti/federate/history.hpp>
 #include <tutti/federate/member.hpp>
@@ -150,6 +151,9 @@ class ShepherdCore {
   /// caller has set. `learned`: of the run, before and after. What was lent before is taken back, and contributions to
   /// it count for nothing, unless the ledger says that all of it is committed.
   void lend(std::vector<Range> const& ranges, Learned learned, Instant now);
+  /// Workers that can be given work, or have some; of a relay those behind it.
+  std::int64_t ready() const;
+  bool started() const noexcept { return started_; }  ///< work was given
   RoundProgress progress() const {
     std::int64_t const working = pending();
     return {open_.delivered(), working, open_.quorum(working)};
@@ -274,10 +278,10 @@ class ShepherdCore {
     proceeding_ = false;
   }
   void assign(Instant now) {
-    auto const idle =
-        std::count_if(members_.begin(), members_.end(), [&](auto const& m) { return m.second.idle(round()); });
-    if (!started_ && idle < policy_.workers) return;
-    if (paused_ || idle == 0 || ledger().free() == 0) return;
+    bool const idle =
+        std::any_of(members_.begin(), members_.end(), [&](auto const& m) { return m.second.idle(round()); });
+    if (!started_ && ready() < policy_.workers) return;
+    if (paused_ || !idle || ledger().free() == 0) return;
     bool const opens = open_.empty() && (opening_ || pending() == 0);
     double const left = opens ? 1 : open_.left(now);
     if (left < 0.5) return;  // the next round is sooner than it would be done
@@ -302,7 +306,7 @@ class ShepherdCore {
   bool close_if_due(Instant now) {
     if (!open_.due(pending(), now)) return false;
     for (Contribution const& one : open_.take_too_long()) {
-      std::string const why = "it is more than " + std::to_string(policy_.norm_limit) + " times as long as others";
+      std::string const why = concat("it is more than ", policy_.norm_limit, " times as long as others");
       auto const found = members_.find(one.worker);
       if (found == members_.end()) {
         note(Returned{one.lease, "refused: " + why}, false);
@@ -330,14 +334,15 @@ class ShepherdCore {
       settle(member->second, one.lease, true, "");
     }
     out.report.committed = ledger().committed();
-    for (auto const& [worker, member] : members_) out.report.members += member.peer ? 1 : 0;
+    for (auto const& [worker, member] : members_)
+      if (member.peer) ++out.report.members, out.report.trainers += static_cast<int>(member.pace.workers);
     actions_.closed(out.report);
     opening_ = true;
     if (facts_.streams()) tell_moved(now);
     if (ledger().complete()) {
       if (policy_.relays) return false;
       finished_ = true;
-      stop("the run is complete", false);
+      stop(run_complete, false);
       return false;
     }
     for (auto& [worker, member] : members_)  // refusing what is no fault removes nobody

@@ -18,23 +18,28 @@ inline void ShepherdCore::lend(std::vector<Range> const& ranges, Learned learned
   for (Contribution const& one : open_.close())
     if (auto const found = members_.find(one.worker); found != members_.end())
       settle(found->second, one.lease, false, why);
-  std::int64_t ready = 0;
-  for (auto& [worker, member] : members_) {
+  for (auto& [worker, member] : members_)
     if (std::uint64_t const lease = member.lease; lease != 0) {
       return_leases(member, why);
       settle(member, lease, false, why);
     }
-    ready += member.ready && !member.leaving && member.peer ? 1 : 0;
-  }
   history_.lend(ranges);
   learned_ = learned;
   checksum_ = hash_bytes(std::as_bytes(model_.parameters()));
   // One round is to be enough for all of it: a little more is planned than there is, and shared out in proportion.
   double const steps = static_cast<double>(ledger().free()) / static_cast<double>(facts_.batch);
-  policy_.inner_steps =
-      std::max<std::int64_t>(1, std::llround(1.1 * steps / static_cast<double>(std::max<std::int64_t>(ready, 1))) + 1);
+  policy_.inner_steps = std::max<std::int64_t>(
+      1, std::llround(1.1 * steps / static_cast<double>(std::max<std::int64_t>(ready(), 1))) + 1);
   opening_ = true;
   proceed(now);
+}
+
+inline std::int64_t ShepherdCore::ready() const {
+  double count = 0;
+  for (auto const& [worker, member] : members_)
+    if (facts_.streams() ? member.usable() : member.ready && !member.leaving && member.peer)
+      count += member.pace.workers;
+  return static_cast<std::int64_t>(count);
 }
 
 /// In the run's samples, when so many of those that there are were learned from.

@@ -31,7 +31,7 @@ inline void ShepherdCore::greet(PeerId peer, Hello const& hello, Instant now) {
   actions_.send(peer, welcome);
   if (is_new) actions_.told(WorkerEvent::joined, hello.worker, "");
   if (finished_) {
-    actions_.send(peer, Bye{false, false, "the run is complete"});
+    actions_.send(peer, Bye{false, false, run_complete});
     return actions_.close(peer);
   }
   if (facts_.streams()) return take_up(member, hello, now);

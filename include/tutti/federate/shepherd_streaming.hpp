@@ -135,9 +135,7 @@ inline void ShepherdCore::give(std::int64_t target, Instant now) {
 }
 
 inline void ShepherdCore::assign_ahead(Instant now) {
-  auto const usable =
-      std::count_if(members_.begin(), members_.end(), [](auto const& m) { return m.second.usable(); });
-  if (!started_ && usable < policy_.workers) return;
+  if (!started_ && ready() < policy_.workers) return;
   if (paused_) return;
   if (open_.empty() && pending() == 0) {
     // Nobody is left of this round. Whoever is ahead of it waits for a step that does not come.

@@ -91,7 +91,12 @@ TEST_CASE("a worker may have several addresses to try, and be a relay") {
   CHECK(c.relay.at.port == 0);
   CHECK(c.relay.at.host == "::1");
   CHECK(c.relay.at.key == "k");
-  CHECK_FALSE(worker({"--relay", "0", "--relay-only"}).command.trains);
+  auto const only = parsed(parse_worker, {"--relay", "0", "--relay-only"});  // without --data
+  CHECK_FALSE(only.leave);
+  CHECK_FALSE(only.command.trains);
+  CHECK(c.relay.at.rate_limit == 0);
+  CHECK(worker({"--relay", "0", "--relay-rate-limit", "5"}).command.relay.at.rate_limit == 5);
+  CHECK(Address{"::1", 5}.text() == "[::1]:5");
   auto const configuration = ErrorKind::configuration;
   REQUIRE_ERROR(worker({"--relay-only"}), configuration, "say --relay PORT too");
   REQUIRE_ERROR(worker({"--relay-bits", "int4"}), configuration, "say --relay PORT too");
@@ -99,6 +104,12 @@ TEST_CASE("a worker may have several addresses to try, and be a relay") {
   REQUIRE_ERROR(worker({"--relay", "0", "--relay-workers", "0"}), configuration, "--relay-workers");
   REQUIRE_ERROR(worker({"--relay", "0", "--relay-lost-after", "0"}), configuration, "--relay-lost-after");
   REQUIRE_ERROR(worker({"--connect", "near:1,far:0"}), configuration, "port must be between 1 and 65535");
+  for (char const* wrong : {"near:1,", ",", "a:1,,b:2", "a:1, b:2"})
+    REQUIRE_ERROR(worker({"--connect", wrong}), configuration, "an address that is empty or has a space");
+  REQUIRE_ERROR(worker({"--relay-lost-after", "3"}), configuration, "say --relay PORT too");
+  REQUIRE_ERROR(worker({"--relay-host", "1.2.3.4"}), configuration, "say --relay PORT too");
+  REQUIRE_ERROR(worker({"--relay", "0", "--relay-host", "0.0.0.0"}), configuration, "--relay-host 127.0.0.1");
+  REQUIRE_ERROR(worker({"--patience", "1e300"}), configuration, "--patience must be between 0 and 1000000000");
   CHECK(worker({"--relay", "0", "--relay-bits", "int2"}).code == 2);
 }
 

@@ -52,6 +52,9 @@ namespace detail {
 
 /// Splits HOST:PORT; either may be left out. Errors: configuration.
 inline void set_address(std::string const& text, std::string& host, int& port) {
+  if (text.empty() || text.find_first_of(" \t") != text.npos)
+    throw Error(ErrorKind::configuration, "federate",
+                "--connect has an address that is empty or has a space in it: give HOST:PORT, or A:1,B:2");
   std::size_t const colon = text.rfind(':');
   bool const address6 = text.starts_with('[') ? text.find("]:") == text.npos : text.find(':') != colon;
   std::string const number = colon == text.npos || address6 ? std::string() : text.substr(colon + 1);
@@ -126,6 +129,8 @@ ParsedCommand<Command> parse_command(int argc, char const* const* argv, char con
     parsed.text = std::string(name) + ": " + error.what() + "\nSee " + name + " --help for the flags.\n";
     return parsed;
   }
+  if constexpr (requires { parsed.command.trains; })
+    if (!parsed.command.trains) rest.insert(rest.begin(), {"--data", "none"});  // which the trainer's parser wants
   std::vector<char const*> left{name};
   for (std::string const& word : rest) left.push_back(word.c_str());
   train::Parsed const trained = train::parse(static_cast<int>(left.size()), left.data());
@@ -137,16 +142,24 @@ ParsedCommand<Command> parse_command(int argc, char const* const* argv, char con
   return parsed;
 }
 
-inline void declare_connection(CLI::App& app, std::string& key, std::int64_t& rate_limit) {
+inline void declare_connection(CLI::App& app, std::string& key, std::int64_t& rate_limit,
+                               char const* sends = "this program sends at most") {
   app.add_option("--key", key,
                  "file with a key that shepherd and workers share; without one, only this machine's workers join");
   train::add_number(app, "--rate-limit", rate_limit,
-                    "bytes of tensors a second that this program sends at most; 0: no limit")
+                    std::string("bytes of tensors a second that ") + sends + "; 0: no limit")
       ->capture_default_str();
 }
 inline void add_seconds(CLI::App& app, char const* name, Instant& value, char const* help) {
   app.add_option_function<double>(
-         name, [&value](double number) { value = seconds(number); }, help)
+         name,
+         [&value, name](double number) {
+           if (!(number >= 0 && number <= 1e9))
+             throw Error(ErrorKind::configuration, "federate",
+                         std::string(name) + " must be between 0 and 1000000000 seconds");
+           value = seconds(number);
+         },
+         help)
       ->default_str(std::to_string(static_cast<int>(in_seconds(value))));
 }
 
@@ -236,12 +249,15 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
             ->default_str("127.0.0.1:8080");
         detail::add_seconds(app, "--next-after", c.at.turn, "seconds for which an address is tried in vain");
         detail::add_seconds(app, "--patience", c.at.patience, "seconds without a shepherd after which it gives up");
-        detail::declare_connection(app, c.at.key, c.at.rate_limit);
+        detail::declare_connection(app, c.at.key, c.at.rate_limit, "it sends to its shepherd at most");
         app.add_option_function<int>(
             "--relay", [&c](int port) { c.relays = true, c.relay.at.port = port; },
             "port for workers of its own, who train as one worker with it; 0: any that is free");
         app.add_option("--relay-host", c.relay.at.host, "address to listen on for them")->capture_default_str();
         train::add_number(app, "--relay-workers", c.relay.workers, "to wait for, itself too, before it takes part")
+            ->capture_default_str();
+        train::add_number(app, "--relay-rate-limit", c.relay.at.rate_limit,
+                          "bytes of tensors a second that it sends to them at most, together; 0: no limit")
             ->capture_default_str();
         train::add_setting(app, "--relay-bits", c.relay_bits, setting::Any{}, "of their outer gradients")
             ->each([&c](std::string const&) { c.has_relay_bits = true; })
@@ -263,10 +279,15 @@ inline ParsedCommand<WorkerCommand> parse_worker(int argc, char const* const* ar
     }
   }
   c.relay.at.key = c.at.key;
+  c.relay.at.host_flag = "--relay-host", c.relay.at.port_flag = "--relay";
   auto const refuse = [](char const* what) { throw Error(ErrorKind::configuration, "federate", what); };
   if (c.relays && (c.relay.at.port < 0 || c.relay.at.port > 65535)) refuse("--relay must be between 0 and 65535");
-  if (!c.relays && (!c.trains || c.has_relay_bits || c.relay.workers != 1))
-    refuse("--relay-only, --relay-workers and --relay-bits are of a relay: say --relay PORT too");
+  RelayOptions const plain;
+  if (!c.relays && (!c.trains || c.has_relay_bits || c.relay.workers != plain.workers || c.relay.at.rate_limit != 0 ||
+                    c.relay.at.host != plain.at.host || c.relay.lost_after != plain.lost_after))
+    refuse("--relay-only, --relay-host, --relay-workers and the like are of a relay: say --relay PORT too");
+  if (c.relays) require_key(c.relay.at);
+  if (c.relay.at.rate_limit < 0) refuse("--relay-rate-limit must not be negative");
   if (c.relay.workers < 1 || c.relay.workers > 4096) refuse("--relay-workers must be between 1 and 4096");
   if (!(c.relay.lost_after >= seconds(0.05) && c.relay.lost_after <= seconds(86400)))
     refuse("--relay-lost-after must be between 0.05 and 86400 seconds");

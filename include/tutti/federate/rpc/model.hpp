@@ -186,9 +186,10 @@ class ModelShepherd {
     shared_ = r.committed, told_ = now;
     std::int64_t const sent = shepherd_->bytes_sent(), received = shepherd_->bytes_received();
     outputs_.line(
-        fmt::format("outer step {} ({:.1f} %): loss {:.4f}, {} of {} workers{}, {:.0f} tok/s, {} out, {} in", r.round,
+        fmt::format("outer step {} ({:.1f} %): loss {:.4f}, {} of {} workers{}{}, {:.0f} tok/s, {} out, {} in", r.round,
                     100.0 * static_cast<double>(r.committed) / static_cast<double>(facts_.samples), r.loss, r.workers,
-                    r.members, r.late > 0 ? fmt::format(" ({} late)", r.late) : std::string(), speed,
+                    r.members, r.late > 0 ? fmt::format(" ({} late)", r.late) : std::string(),
+                    r.trainers > r.members ? fmt::format(", {} train", r.trainers) : std::string(), speed,
                     train::human_bytes(static_cast<double>(sent)), train::human_bytes(static_cast<double>(received))));
     outputs_.record({{"type", "outer_step"},
                      {"step", r.round},
@@ -196,6 +197,7 @@ class ModelShepherd {
                      {"workers", r.workers},
                      {"late", r.late},
                      {"members", r.members},
+                     {"trainers", r.trainers},
                      {"samples", r.committed},
                      {"seconds", r.seconds},
                      {"training_seconds", r.training},
@@ -252,6 +254,8 @@ class ModelShepherd {
   static std::string short_name(std::uint64_t worker) { return fmt::format("{:04x}", worker & 0xffff); }
   void show_workers() {
     ShepherdCore const& core = shepherd_->core();
+    if (std::int64_t const ready = core.ready(); !core.started() && std::exchange(ready_, ready) != ready)
+      outputs_.line(fmt::format("{} of {} workers are ready", ready, command_.policy.workers));
     auto const tokens_per_step = static_cast<double>(facts_.batch * facts_.sequence);
     train::RunOutputs::Json list = train::RunOutputs::Json::array();
     bool training = false;
@@ -259,7 +263,9 @@ class ModelShepherd {
       LinkUse const link = shepherd_->link_of(member);
       Lease const* const lease = member.lease == 0 ? nullptr : core.ledger().find(member.lease);
       training = training || lease != nullptr;
-      train::RunOutputs::Json row{{"name", short_name(worker)}, {"device", member.device}, {"link", link.origin}};
+      std::string device = member.device;
+      if (member.pace.workers > 1) device = fmt::format("{:.0f} workers: {}", member.pace.workers, device);
+      train::RunOutputs::Json row{{"name", short_name(worker)}, {"device", device}, {"link", link.origin}};
       row["state"] = !member.peer ? "away" : member.leaving ? "draining" : name(member.state);
       if (lease != nullptr) row["step"] = member.step, row["steps"] = samples_of(lease->ranges) / facts_.batch;
       if (member.pace.speed > 0) row["tokens_per_second"] = member.pace.speed * tokens_per_step;
@@ -318,6 +324,7 @@ class ModelShepherd {
   std::int64_t saved_ = -1;  // the latest round that a checkpoint has
   bool paused_ = false;
   std::int64_t shared_ = 0;  // samples, as last told
+  std::int64_t ready_ = 0;   // workers, as last told, before the first have work
 };
 
 }  // namespace tutti::federate

@@ -60,7 +60,8 @@ inline void run_relay(WorkerCommand const& command, Trainer* trainer) {
   };
   auto const listening = [&](int port) {
     Address const address{options.at.host, port};
-    say_as_worker("relays for workers at " + address.text());
+    say_as_worker(fmt::format("relays for workers at {}, and takes part once {} {} ready", address.text(),
+                              options.workers, options.workers == 1 ? "is" : "are"));
     if (trainer == nullptr) return;
     own = std::thread([&, address] {
       try {
@@ -90,8 +91,12 @@ inline void run_relay(WorkerCommand const& command, Trainer* trainer) {
       if (own.joinable()) own.join();
     }
   } end{over, relay, own};
-  end.reason = take_part(worker, command.at);
-  end.again = asked();
+  std::string const why = take_part(worker, command.at);
+  end.again = why != run_complete;
+  end.reason = end.again ? "the relay leaves" : why;
+  say_as_worker(fmt::format("sent {} to those behind it, received {}",
+                            train::human_bytes(static_cast<double>(relay.bytes_sent())),
+                            train::human_bytes(static_cast<double>(relay.bytes_received()))));
 }
 
 }  // namespace detail

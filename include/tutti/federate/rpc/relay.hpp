@@ -53,6 +53,9 @@ class Relay final : public Trainer {
   ~Relay() noexcept override { end("the relay has ended", true); }
 
   std::string device() const override { return "relay"; }
+  /// To and from its workers. From any thread.
+  std::int64_t bytes_sent() const noexcept { return sent_; }
+  std::int64_t bytes_received() const noexcept { return received_; }
   std::int64_t workers() const override { return std::max<std::int64_t>(workers_, 1); }
 
   /// Listens, and blocks until as many workers as the options say are ready. Errors: those of Shepherd.
@@ -64,7 +67,7 @@ class Relay final : public Trainer {
     model_.at.assign(static_cast<std::size_t>(facts.parameters), 0.0f);
     thread_ = std::thread([this, facts = std::move(facts)] { lead(facts); });
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ready_ >= options_.workers || failure_ || cancelled_; });
+    changed_.wait(lock, [&] { return workers_ >= options_.workers || failure_ || cancelled_; });
     if (failure_) std::rethrow_exception(failure_);
     return speed_;
   }
@@ -154,25 +157,24 @@ class Relay final : public Trainer {
   bool look(Shepherd& shepherd) {
     std::lock_guard const lock(mutex_);
     ShepherdCore const& core = shepherd.core();
-    std::int64_t ready = 0, workers = 0, steps = 0;
+    std::int64_t workers = 0, steps = 0;
     double speed = 0;
     for (auto const& [worker, member] : core.members()) {
       if (!member.peer || !member.ready) continue;
-      ++ready;
       workers += static_cast<std::int64_t>(member.pace.workers);
       speed += member.pace.speed;
       if (member.lease != 0) steps += member.step;
     }
     steps_ = steps + core.ledger().committed() / batch_;
-    workers_ = workers;
+    if (workers_.exchange(workers) != workers) changed_.notify_all();
+    sent_ = shepherd.bytes_sent(), received_ = shepherd.bytes_received();
     speed_ = speed;
-    if (std::exchange(ready_, ready) != ready) changed_.notify_all();
     if (ending_) {
       shepherd.part(farewell_, again_);
       return true;
     }
     Instant const now = clock_now();
-    if (ready > 0 || !work_ || work_->done) attended_ = now;
+    if (workers > 0 || !work_ || work_->done) attended_ = now;
     if (now - attended_ > options_.lost_after)
       throw Error(ErrorKind::communication, "federate", "no worker is left behind the relay");
     if (!work_ || work_->done) return false;
@@ -209,12 +211,12 @@ class Relay final : public Trainer {
   std::condition_variable changed_;
   std::optional<Work> work_;
   std::exception_ptr failure_;
-  std::int64_t ready_ = 0, batch_ = 1;
+  std::int64_t batch_ = 1;
   Instant attended_{0};  // when there was a worker, or nothing to do
   double speed_ = 0;     // inner steps a second, of all
   bool ending_ = false, again_ = true, cancelled_ = false;
   std::string farewell_;
-  std::atomic<std::int64_t> workers_{0}, steps_{0};
+  std::atomic<std::int64_t> workers_{0}, steps_{0}, sent_{0}, received_{0};
   Mean model_;  // the shepherd's thread's, but for its size
   std::thread thread_;
 };

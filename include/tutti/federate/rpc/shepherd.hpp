@@ -28,7 +28,18 @@ struct ShepherdOptions {
   std::string key = "";         ///< file; empty: none, and only workers of this machine are let in
   std::int64_t rate_limit = 0;  ///< bytes a second of tensors that it sends, to all together; 0: no limit
   std::string folder = "";      ///< of its log and snapshots; empty, of a relay: none
+  char const *host_flag = "--host", *port_flag = "--port";  ///< what messages call them
 };
+
+/// Errors: configuration, where other machines reach the shepherd and there is no key.
+inline void require_key(ShepherdOptions const& options) {
+  if (options.key.empty() && !is_loopback(options.host))
+    throw Error(ErrorKind::configuration, "federate",
+                std::string(options.host_flag) + " " + options.host +
+                    " can be reached from other machines, and there is no --key: anybody could join. Give --key FILE, "
+                    "or " +
+                    options.host_flag + " 127.0.0.1");
+}
 
 struct LinkUse {
   std::string origin{};
@@ -121,8 +132,8 @@ class Shepherd final : private ShepherdActions {
                      ->listen();
     } catch (kj::Exception const& error) {
       throw Error(ErrorKind::io, "federate",
-                  "cannot listen on " + options_.host + ":" + std::to_string(options_.port) +
-                      ". Choose another --host or --port")
+                  "cannot listen on " + options_.host + ":" + std::to_string(options_.port) + ". Choose another " +
+                      options_.host_flag + " or " + options_.port_flag)
           .with_native(detail::text_of(error));
     }
     if (callbacks_.listening) callbacks_.listening(static_cast<int>(receiver->getPort()));
@@ -156,11 +167,7 @@ class Shepherd final : private ShepherdActions {
  private:
   static std::optional<Key> key_of(ShepherdOptions const& options) {
     if (!options.key.empty()) return Key(options.key);
-    if (!is_loopback(options.host))
-      throw Error(ErrorKind::configuration, "federate",
-                  "--host " + options.host +
-                      " can be reached from other machines, and there is no --key: anybody "
-                      "could join. Give --key FILE, or --host 127.0.0.1");
+    require_key(options);
     return std::nullopt;
   }
   kj::Promise<void> accept(kj::ConnectionReceiver& receiver) {

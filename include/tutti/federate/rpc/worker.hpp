@@ -24,7 +24,10 @@ struct Address {
   std::string host = "127.0.0.1";
   int port = 8080;
 
-  std::string text() const { return host + ":" + std::to_string(port); }
+  std::string text() const {
+    bool const brackets = host.find(':') != host.npos && !host.starts_with('[');
+    return (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  }
 };
 
 struct WorkerOptions {
