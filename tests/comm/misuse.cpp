@@ -309,6 +309,23 @@ TEST_CASE("whatever was moved from says so at the line that uses it") {
   });
 }
 
+TEST_CASE("a window that was moved from says so; a message that was matched is received by a function") {
+  threads::run(1, [](auto& comm) {
+    auto first = window<double>(comm, 4);
+    auto const second = std::move(first);
+    double x = 1;
+    constexpr char const* moved = "this window was moved from";
+    REQUIRE_ERROR(first.part(), ErrorKind::invalid_argument, moved);
+    REQUIRE_ERROR(first.size(0), ErrorKind::invalid_argument, moved);
+    REQUIRE_ERROR(first.put(x, 0), ErrorKind::invalid_argument, moved);
+    REQUIRE_ERROR(first.fence(), ErrorKind::invalid_argument, moved);
+    CHECK(second.part().size() == 4);
+
+    comm.send(x, 0, 3);
+    CHECK(recv<double>(comm, comm.match(0, 3))(0) == 1);
+  });
+}
+
 TEST_CASE("a tensor that was moved from is empty, and what looks for its elements throws") {
   Tensor<float> x({2, 2});
   x.fill(1);
@@ -320,7 +337,9 @@ TEST_CASE("a tensor that was moved from is empty, and what looks for its element
   CHECK(x.shape() == Shape{0});
   CHECK(x.view().size() == 0);
   CHECK(x.elements().empty());
-  REQUIRE_ERROR(x(0, 0), ErrorKind::out_of_range, "(0, 0) does not exist in shape (0,)");
+  REQUIRE_ERROR(
+      x(0, 0), ErrorKind::out_of_range,
+      "(0, 0) does not exist in shape (0,): this tensor or view is empty, or of a tensor that was moved from");
   REQUIRE_ERROR(x.view()(0), ErrorKind::out_of_range, "(0) does not exist in shape (0,)");
   REQUIRE_ERROR(x[0], ErrorKind::out_of_range, "index 0");
   REQUIRE_ERROR(x.slice(0, 0, 1), ErrorKind::out_of_range, "misuse.cpp");

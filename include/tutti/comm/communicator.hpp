@@ -156,6 +156,10 @@ template <comm::Sendable T, Backend B>
   return comm.template recv<T>(from, tag, where);
 }
 template <comm::Sendable T, Backend B>
+[[nodiscard]] auto recv(Communicator<B>& comm, Message<B>&& message, CallSite where = std::source_location::current()) {
+  return comm.template recv<T>(std::move(message), where);
+}
+template <comm::Sendable T, Backend B>
 auto recv_async(Communicator<B>& comm, int from = any_source, int tag = any_tag,
                 CallSite where = std::source_location::current()) {
   return comm.template recv_async<T>(from, tag, where);

@@ -66,7 +66,10 @@ class Window {
   Window& operator=(Window&&) noexcept = default;
 
   /// This rank's elements, of shape (elements,).
-  TensorView<T> part() const noexcept { return {address(comm_.rank()), Shape{sizes_[at(comm_.rank())]}}; }
+  TensorView<T> part(Where where = std::source_location::current()) const {
+    require_here("part", where);
+    return {address(comm_.rank()), Shape{sizes_[at(comm_.rank())]}};
+  }
   /// How many a rank offers. Errors: invalid_argument.
   std::int64_t size(int rank, Where where = std::source_location::current()) const {
     check_rank("size", rank, where);
@@ -122,6 +125,7 @@ class Window {
 
   /// Ends an epoch and begins the next. Collective, blocks.
   void fence(Where where = std::source_location::current()) {
+    require_here("fence", where);
     std::int64_t asked[2] = {0, static_cast<std::int64_t>(answers_.size())};  // of all; for elements
     for (auto const& requests : requests_) asked[0] += static_cast<std::int64_t>(requests.size());
     comm_.all_reduce(asked, max, where);  // every rank is here
@@ -173,7 +177,13 @@ class Window {
     if (!shared()) return const_cast<T*>(own_.data());
     return reinterpret_cast<T*>(static_cast<std::byte*>(const_cast<void*>(block_.data())) + begins_[at(rank)]);
   }
+  void require_here(char const* operation, Where where) const {
+    if (sizes_.empty())
+      throw Error(ErrorKind::invalid_argument, operation, "this window was moved from. Use the one that it became",
+                  where);
+  }
   void check_rank(char const* operation, int rank, Where where) const {
+    require_here(operation, where);
     if (rank < 0 || rank >= comm_.size(where))
       throw Error(ErrorKind::invalid_argument, operation,
                   concat("target rank ", comm::rank_text(rank), " does not exist. Ranks are 0 to ", comm_.size() - 1),

@@ -331,7 +331,8 @@ class TensorView<T, D> {
     if (inside) return;
     throw Error(ErrorKind::out_of_range, "TensorView::operator()",
                 concat("element (", detail::listed(indices, static_cast<std::size_t>(count)),
-                       ") does not exist in shape ", to_string(shape_)));
+                       ") does not exist in shape ", to_string(shape_),
+                       size() != 0 ? "" : ": this tensor or view is empty, or of a tensor that was moved from"));
   }
 
   T* data_ = nullptr;
