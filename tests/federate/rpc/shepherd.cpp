@@ -124,7 +124,7 @@ std::string wrong_with(Folder const& folder, Facts const& facts, federation::Out
 /// A relay in a thread of its own, and what its leases came to.
 struct Relaying final : Trainer {
   std::promise<int> bound;
-  std::int64_t most = 0;  ///< workers behind it
+  std::atomic<std::int64_t> most{0};  ///< workers behind it
   std::map<std::uint64_t, std::vector<float>> results;
   Relay relay;
   std::atomic<bool> leave{false};
@@ -138,7 +138,7 @@ struct Relaying final : Trainer {
   std::int64_t workers() const override { return relay.workers(); }
   double prepare(Facts const& facts) override { return relay.prepare(facts); }
   Trained train(Job const& job, std::span<float> parameters, JobControl& control) override {
-    most = std::max(most, relay.workers());
+    most = std::max(most.load(), relay.workers());
     Trained const result = relay.train(job, parameters, control);
     if (result.samples > 0) results[job.lease].assign(parameters.begin(), parameters.end());
     return result;
