@@ -8,6 +8,8 @@
 #include <tutti/testing/simulated_network.hpp>
 
 #include <cmath>
+#include <cstdio>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <set>
@@ -213,6 +215,57 @@ class Shepherd final : public ShepherdActions {
   std::size_t told_ = 0;
 };
 
+inline void print(std::map<WorkerEvent, int> const& events) {
+  for (auto const& [event, count] : events) std::printf("  %s %d\n", name(event), count);
+}
+
+/// A worker's end of its connections: to the next shepherd where one cannot be reached.
+class Uplink {
+ public:
+  /// `core` gives the worker's state machine; null once it is no more.
+  Uplink(SimulatedClock& clock, Network& network, std::vector<Network::Node> shepherds,
+         std::function<WorkerCore*()> core)
+      : network_(network), shepherds_(std::move(shepherds)) {
+    auto const event = [this, core = std::move(core)](Network::Connection connection, auto&& what) {
+      if (connection != connection_) return;
+      if (WorkerCore* const worker = core()) what(*worker);
+    };
+    node_ = network_.add({[this, event, &clock](auto c) {
+                            event(c, [&](WorkerCore& worker) {
+                              opened_ = true;
+                              worker.connected(clock.now());
+                            });
+                          },
+                          [this, event, &clock](auto c) {
+                            event(c, [&](WorkerCore& worker) {
+                              connection_ = 0;
+                              if (!opened_) ++at_;
+                              worker.disconnected(clock.now());
+                            });
+                          },
+                          [event, &clock](auto c, Parcel const& p) {
+                            event(c, [&](WorkerCore& worker) { worker.receive(p.read(), clock.now()); });
+                          }});
+  }
+  Uplink(Uplink const&) = delete;
+  Uplink& operator=(Uplink const&) = delete;
+  Network::Node node() const { return node_; }
+  void connect() {
+    opened_ = false;
+    connection_ = network_.connect(node_, shepherds_[at_ % shepherds_.size()]);
+  }
+  void close() { network_.close(std::exchange(connection_, 0), node_); }
+  void send(Message const& message) { network_.send(connection_, node_, Parcel(message)); }
+
+ private:
+  Network& network_;
+  std::vector<Network::Node> shepherds_;
+  std::size_t at_ = 0;
+  bool opened_ = false;
+  Network::Node node_ = 0;
+  Network::Connection connection_ = 0;
+};
+
 enum class Kind { honest, sends_nan, sends_too_much };
 
 class Worker final : public WorkerActions {
@@ -225,37 +278,22 @@ class Worker final : public WorkerActions {
          Kind kind = Kind::honest, bool knows_speed = false)
       : clock_(clock),
         network_(network),
-        shepherds_(std::move(shepherds)),
+        uplink_(clock, network, std::move(shepherds), [this] { return alive_ ? core_.get() : nullptr; }),
         id_(id),
         speed_(speed),
         kind_(kind),
         knows_speed_(knows_speed) {
-    node_ =
-        network_.add({[this](auto c) {
-                        event(c, [&] {
-                          opened_ = true;
-                          core_->connected(clock_.now());
-                        });
-                      },
-                      [this](auto c) {
-                        event(c, [&] {
-                          connection_ = 0;
-                          if (!opened_) ++at_;
-                          core_->disconnected(clock_.now());
-                        });
-                      },
-                      [this](auto c, Parcel const& p) { event(c, [&] { core_->receive(p.read(), clock_.now()); }); }});
     core_ = std::make_unique<WorkerCore>(id, seconds(3600), *this, clock_.now());
     wake();
   }
-  Network::Node node() const { return node_; }
+  Network::Node node() const { return uplink_.node(); }
   std::uint64_t id() const { return id_; }
   bool alive() const { return alive_ && !core_->ended(); }
   Kind kind() const { return kind_; }
   WorkerCore const& core() const { return *core_; }
   void kill() {
     alive_ = false;
-    network_.kill(node_);
+    network_.kill(node());
   }
   void drain() {
     if (alive()) core_->drain(clock_.now());
@@ -263,12 +301,9 @@ class Worker final : public WorkerActions {
   void slow_down(double factor) { speed_ /= factor; }
   double trained = 0;  // seconds
 
-  void connect() override {
-    opened_ = false;
-    connection_ = network_.connect(node_, shepherds_[at_ % shepherds_.size()]);
-  }
-  void close() override { network_.close(std::exchange(connection_, 0), node_); }
-  void send(Message const& message) override { network_.send(connection_, node_, Parcel(message)); }
+  void connect() override { uplink_.connect(); }
+  void close() override { uplink_.close(); }
+  void send(Message const& message) override { uplink_.send(message); }
   void compile(Facts const& facts) override {
     batch_ = facts.batch;
     clock_.in(seconds(0.5), [this] {
@@ -287,10 +322,6 @@ class Worker final : public WorkerActions {
   }
 
  private:
-  template <class F>
-  void event(Network::Connection connection, F&& what) {
-    if (alive_ && connection == connection_) what();
-  }
   void finish_in(std::int64_t steps) {
     Instant const end = began_ + seconds(static_cast<double>(steps) / speed_);
     clock_.at(end, [this, steps, order = ++order_] {
@@ -312,16 +343,12 @@ class Worker final : public WorkerActions {
 
   SimulatedClock& clock_;
   Network& network_;
-  std::vector<Network::Node> shepherds_;
-  std::size_t at_ = 0;
-  bool opened_ = false;
+  Uplink uplink_;
   std::uint64_t id_;
   double speed_;  // steps a second
   Kind kind_;
   bool knows_speed_;
   std::unique_ptr<WorkerCore> core_;
-  Network::Node node_ = 0;
-  Network::Connection connection_ = 0;
   bool alive_ = true;
   std::int64_t batch_ = 1, order_ = 0;
   Job job_;

@@ -204,7 +204,7 @@ TEST_CASE(
   }
   std::printf("leases of relays %lld, rounds of them %lld, leases that count in part %lld\n",
               static_cast<long long>(leases), static_cast<long long>(rounds), static_cast<long long>(partly));
-  for (auto const& [event, count] : events) std::printf("  %s %d\n", name(event), count);
+  print(events);
   CHECK(leases > 3000);
   CHECK(rounds > 2000);
   CHECK(events[WorkerEvent::lost] > 200);

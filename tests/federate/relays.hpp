@@ -13,22 +13,11 @@ class Relay final : public ShepherdActions, public WorkerActions {
  public:
   Relay(SimulatedClock& clock, Network& network, std::vector<Network::Node> shepherds, std::uint64_t id,
         Results& results)
-      : clock_(clock), network_(network), shepherds_(std::move(shepherds)), id_(id), results_(results) {
-    up_ = network_.add(
-        {[this](auto c) {
-           above(c, [&] {
-             opened_ = true;
-             worker_->connected(clock_.now());
-           });
-         },
-         [this](auto c) {
-           above(c, [&] {
-             connection_ = 0;
-             if (!opened_) ++at_;
-             worker_->disconnected(clock_.now());
-           });
-         },
-         [this](auto c, Parcel const& p) { above(c, [&] { worker_->receive(p.read(), clock_.now()); }); }});
+      : clock_(clock),
+        network_(network),
+        uplink_(clock, network, std::move(shepherds), [this] { return alive_ ? worker_.get() : nullptr; }),
+        id_(id),
+        results_(results) {
     down_ = network_.add(
         {[this](auto c) { below([&] { shepherd_->connected(c, clock_.now()); }); },
          [this](auto c) { below([&] { shepherd_->disconnected(c, clock_.now()); }); },
@@ -42,7 +31,7 @@ class Relay final : public ShepherdActions, public WorkerActions {
   WorkerCore const& core() const { return *worker_; }
   void kill() {
     alive_ = false;
-    network_.kill(up_);
+    network_.kill(uplink_.node());
     network_.kill(down_);
   }
   void drain() {
@@ -54,22 +43,15 @@ class Relay final : public ShepherdActions, public WorkerActions {
   std::int64_t rounds = 0, leases = 0, partly = 0;
 
   // Of the worker:
-  void connect() override {
-    opened_ = false;
-    connection_ = network_.connect(up_, shepherds_[at_ % shepherds_.size()]);
-  }
-  void close() override { network_.close(std::exchange(connection_, 0), up_); }
-  void send(Message const& message) override { network_.send(connection_, up_, Parcel(message)); }
+  void connect() override { uplink_.connect(); }
+  void close() override { uplink_.close(); }
+  void send(Message const& message) override { uplink_.send(message); }
   void compile(Facts const& facts) override {
     Facts whole = facts;
     whole.fragments.clear();
     whole.bits = tutti::parallel::OuterBits::float32;
-    facts_ = whole;
-    Policy policy = policy_of(1);
-    policy.relays = true;
-    policy.quorum = 1;
-    policy.staleness = 0;
-    policy.slowest = 1e-6, policy.fastest = 64;
+    model_.at.resize(static_cast<std::size_t>(whole.parameters));
+    Policy policy = of_relay(policy_of(1));
     policy.norm_limit = 0;
     shepherd_ = std::make_unique<ShepherdCore>(
         whole, policy, model_, *this,
@@ -113,18 +95,6 @@ class Relay final : public ShepherdActions, public WorkerActions {
   using WorkerActions::told;
 
  private:
-  struct Mean final : OuterModel {
-    std::vector<float> at = std::vector<float>(dimensions);
-    std::span<float> parameters() override { return at; }
-    std::span<float> momentum() override { return {}; }
-    void step(int, std::span<float const> gradient) override {
-      for (std::size_t i = 0; i < at.size(); ++i) at[i] -= gradient[i];
-    }
-  };
-  template <class F>
-  void above(Network::Connection connection, F&& what) {
-    if (alive_ && connection == connection_) what();
-  }
   template <class F>
   void below(F&& what) {
     if (alive_ && shepherd_ && !parted_) what();
@@ -205,15 +175,12 @@ class Relay final : public ShepherdActions, public WorkerActions {
   }
   SimulatedClock& clock_;
   Network& network_;
-  std::vector<Network::Node> shepherds_;
-  std::size_t at_ = 0;
-  bool opened_ = false, alive_ = true, parted_ = false, drained_ = false;
-  Network::Node up_ = 0, down_ = 0;
-  Network::Connection connection_ = 0;
+  Uplink uplink_;
+  bool alive_ = true, parted_ = false, drained_ = false;
+  Network::Node down_ = 0;
   std::uint64_t id_;
   Results& results_;
-  Facts facts_;
-  Mean model_;
+  MeanModel model_;
   std::unique_ptr<WorkerCore> worker_;
   std::unique_ptr<ShepherdCore> shepherd_;
   Job job_;

@@ -131,7 +131,7 @@ TEST_CASE("1,000 schedules of faults: no hang, every sample once, every contribu
   }
   std::printf("rounds %lld, late contributions %lld, restarts of the shepherd %lld\n", static_cast<long long>(rounds),
               static_cast<long long>(late), static_cast<long long>(restarts));
-  for (auto const& [event, count] : events) std::printf("  %s %d\n", name(event), count);
+  print(events);
   // The schedules are worth something only where the faults came true.
   CHECK(late > 100);
   CHECK(restarts > 500);
@@ -155,7 +155,7 @@ TEST_CASE("1,000 schedules of faults with fragments at times of their own: no ha
   }
   std::printf("rounds %lld, restarts of the shepherd %lld\n", static_cast<long long>(rounds),
               static_cast<long long>(restarts));
-  for (auto const& [event, count] : events) std::printf("  %s %d\n", name(event), count);
+  print(events);
   CHECK(restarts > 500);
   CHECK(events[WorkerEvent::lost] > 300);
   CHECK(events[WorkerEvent::late] > 50);

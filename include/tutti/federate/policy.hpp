@@ -97,6 +97,16 @@ struct Policy {
   std::int64_t window = 4;  ///< chunks that are asked for and not yet there, for each transfer
 };
 
+/// The rules by which a relay deals out what is lent to it: all at once, by speed alone, and waiting for everybody,
+/// since the grace window of the shepherd above it is for the group.
+inline Policy of_relay(Policy policy) {
+  policy.relays = true;
+  policy.quorum = 1;
+  policy.staleness = 0;
+  policy.slowest = 1e-6, policy.fastest = 64;
+  return policy;
+}
+
 /// Errors: configuration, by the name of the flag.
 inline void validate(Policy const& p) {
   auto const require = [](bool holds, char const* flag, char const* what) {

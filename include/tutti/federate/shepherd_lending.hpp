@@ -8,10 +8,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tutti::federate {
+
+/// A relay's parameters, which move by what was learned, as far as it goes.
+struct MeanModel final : OuterModel {
+  std::vector<float> at;
+  std::span<float> parameters() override { return at; }
+  std::span<float> momentum() override { return {}; }
+  void step(int, std::span<float const> gradient) override {
+    for (std::size_t i = 0; i < at.size(); ++i) at[i] -= gradient[i];
+  }
+};
 
 inline void ShepherdCore::lend(std::vector<Range> const& ranges, Learned learned, Instant now) {
   constexpr char const* why = "its samples were taken back";

@@ -39,16 +39,19 @@ class OwnOrigin {
   std::uint64_t token_;
 };
 
-/// Copies `bytes` from `address` there, by one call of the system that takes both. False where the system does not let
-/// it, where there is nothing, or where it is another process; then part of `to` may have been written.
-inline bool read_remote(Origin const& origin, std::uint64_t address, void* to, std::int64_t bytes) noexcept {
+/// Copies `bytes` from `address` there, and the token, by one call of the system that takes both; the token is not
+/// asked for where the process is `known`. False where the system does not let it, where there is nothing, or where it
+/// is another process; then part of `to` may have been written.
+inline bool read_remote(Origin const& origin, std::uint64_t address, void* to, std::int64_t bytes,
+                        bool known = false) noexcept {
   auto const pointer = [](std::uint64_t place) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)); };
-  std::uint64_t token = 0;
-  auto const size = static_cast<std::size_t>(bytes);
-  iovec const here[] = {{&token, sizeof token}, {to, size}};
-  iovec const there[] = {{pointer(origin.token_address), sizeof token}, {pointer(address), size}};
-  auto const read = ::process_vm_readv(origin.process, here, 2, there, 2, 0);
-  return read == static_cast<std::ptrdiff_t>(sizeof token + size) && token == origin.token;
+  std::uint64_t token = origin.token;
+  std::size_t const size = static_cast<std::size_t>(bytes), asked = known ? 0 : sizeof token;
+  iovec const here[] = {{to, size}, {&token, asked}};
+  iovec const there[] = {{pointer(address), size}, {pointer(origin.token_address), asked}};
+  unsigned const parts = known ? 1 : 2;
+  auto const read = ::process_vm_readv(origin.process, here, parts, there, parts, 0);
+  return read == static_cast<std::ptrdiff_t>(size + asked) && token == origin.token;
 }
 
 /// Reads the memory of the other ranks of a communicator. Whether a rank is the process that it was costs half a
@@ -61,13 +64,9 @@ class RemoteReader {
   bool read(int rank, Origin const& origin, std::uint64_t address, void* to, std::int64_t bytes) noexcept {
     std::int64_t& known_until = known_until_[static_cast<std::size_t>(rank)];
     std::int64_t const now = exec::now_ns();
-    if (now < known_until) {
-      iovec const here{to, static_cast<std::size_t>(bytes)};
-      iovec const there{reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)), here.iov_len};
-      return ::process_vm_readv(origin.process, &here, 1, &there, 1, 0) == static_cast<std::ptrdiff_t>(bytes);
-    }
-    if (!read_remote(origin, address, to, bytes)) return false;
-    known_until = now + 1'000'000'000;
+    bool const known = now < known_until;
+    if (!read_remote(origin, address, to, bytes, known)) return false;
+    if (!known) known_until = now + 1'000'000'000;
     return true;
   }
 

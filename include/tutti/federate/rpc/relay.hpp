@@ -108,15 +108,6 @@ class Relay final : public Trainer {
   }
 
  private:
-  /// Parameters that move by what was learned, as far as it goes.
-  struct Mean final : OuterModel {
-    std::vector<float> at;
-    std::span<float> parameters() override { return at; }
-    std::span<float> momentum() override { return {}; }
-    void step(int, std::span<float const> gradient) override {
-      for (std::size_t i = 0; i < at.size(); ++i) at[i] -= gradient[i];
-    }
-  };
   struct Work {
     Job const* job = nullptr;
     std::span<float> parameters{};
@@ -127,12 +118,8 @@ class Relay final : public Trainer {
 
   void lead(Facts const& facts) {
     try {
-      Policy policy;
-      policy.relays = true;
+      Policy policy = of_relay({});
       policy.workers = options_.workers;
-      policy.quorum = 1;  // the shepherd's own grace window is for the group
-      policy.staleness = 0;
-      policy.slowest = 1e-6, policy.fastest = 64;
       policy.lost_after = options_.lost_after;
       policy.heartbeat = std::min(policy.heartbeat, options_.lost_after / 5);
       Shepherd shepherd(
@@ -217,7 +204,7 @@ class Relay final : public Trainer {
   bool ending_ = false, again_ = true, cancelled_ = false;
   std::string farewell_;
   std::atomic<std::int64_t> workers_{0}, steps_{0}, sent_{0}, received_{0};
-  Mean model_;  // the shepherd's thread's, but for its size
+  MeanModel model_;  // the shepherd's thread's, but for its size
   std::thread thread_;
 };
 
