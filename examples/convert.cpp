@@ -13,6 +13,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <signal.h>
+#include <unistd.h>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -76,6 +78,7 @@ int main(int argc, char** argv) {
     if (std::filesystem::equivalent(from, to, ignored))
       refuse("--from and --to are the same file or folder. Write to another name");
     tutti::train::StopSignals const signals;  // what is half written goes with its writer
+    signals.add(SIGHUP);
     tutti::train::ModelSource const source = tutti::train::open_model(from, tokenizer_path);
     tutti::train::ModelExport options;
     options.type = format == "gguf" ? BlockType::f16 : format == "checkpoint" ? BlockType::f32 : source.type();
@@ -86,14 +89,16 @@ int main(int argc, char** argv) {
     if (format == "safetensors" && !source.folder.empty() && !tokenizer_path.empty())
       refuse("--tokenizer: from folder to folder the tokenizer's files are copied. Leave it out");
     std::int64_t fitted = 0, total_bytes = 0;
+    bool const terminal = ::isatty(STDERR_FILENO) != 0;
+    long long tens = 0;
     options.progress = [&](std::string const& name, BlockType written, std::int64_t done, std::int64_t total) {
       if (signals.received() != 0) refuse("interrupted. Nothing was written");
       bool const matrix = written != BlockType::f32 || options.type == BlockType::f32;
       fitted += matrix && written != options.type;
       total_bytes = total;
-      if (!quiet)
-        std::fprintf(stderr, "\r%3lld %%  %-40s", static_cast<long long>(total > 0 ? 100 * done / total : 100),
-                     name.c_str());
+      long long const percent = total > 0 ? 100 * done / total : 100;
+      if (!quiet && terminal) std::fprintf(stderr, "\r%3lld %%  %-40s", percent, name.c_str());
+      else if (!quiet && percent / 10 > tens) std::fprintf(stderr, "%lld %%\n", 10 * (tens = percent / 10));
     };
     if (format == "gguf" && source.gguf) tutti::train::write_gguf(to, *source.gguf, options);
     else if (format == "gguf") tutti::train::write_gguf(to, source, options);
@@ -108,8 +113,9 @@ int main(int argc, char** argv) {
 #endif
     else tutti::train::write_checkpoint(to, source, options);
     if (!quiet) {
-      std::fprintf(stderr, "\r%s: %.1f MB of weights, matrices in %s%-20s\n", to.c_str(),
-                   static_cast<double>(total_bytes) / 1e6, std::string(name(options.type)).c_str(), "");
+      std::fprintf(stderr, "%s%s: %.1f MB of weights, matrices in %s%s\n", terminal ? "\r" : "", to.c_str(),
+                   static_cast<double>(total_bytes) / 1e6, std::string(name(options.type)).c_str(),
+                   terminal ? "                    " : "");
       if (format == "gguf" && fitted > 0)
         std::fprintf(stderr, "%lld matrices have rows that are no whole blocks of it: they are in Q8_0 or F16\n",
                      static_cast<long long>(fitted));
@@ -118,7 +124,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (std::exception const& error) {
-    std::fprintf(stderr, "%sconvert: %s\n", quiet ? "" : "\n", error.what());
+    std::fprintf(stderr, "%sconvert: %s\n", quiet || ::isatty(STDERR_FILENO) == 0 ? "" : "\n", error.what());
     int const signal = tutti::train::StopSignals::received();
     return signal != 0 ? 128 + signal : 1;
   }

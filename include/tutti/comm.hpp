@@ -48,6 +48,7 @@
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/shape.hpp>
 #include <tutti/tensor/row_major.hpp>
+#include <tutti/tensor/subscript.hpp>
 #include <tutti/tensor/view.hpp>
 #include <tutti/tensor/foreign.hpp>
 #include <tutti/tensor/tensor.hpp>

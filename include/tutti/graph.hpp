@@ -17,6 +17,7 @@
 #include <tutti/graph/amp.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/row_major.hpp>
+#include <tutti/tensor/subscript.hpp>
 #include <tutti/tensor/view.hpp>
 #include <tutti/graph/custom_arguments.hpp>
 #include <tutti/graph/steps.hpp>

@@ -47,6 +47,7 @@
 #include <tutti/train/model_choice.hpp>
 #include <tutti/train/validation.hpp>
 #include <tutti/train/any_train_step.hpp>
+#include <tutti/train/checkpoint_parts.hpp>
 #include <tutti/train/checkpoint_writer.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/command_line.hpp>

@@ -33,8 +33,9 @@ inline void compare(exec::Isa isa, float const* a, float const* b, int n, float*
 inline void integers(exec::Isa isa, std::int32_t const* a, std::int32_t const* b, int n, std::int32_t* out) {
   TUTTI_DISPATCH_ALL(isa, integers(a, b, n, out));
 }
-inline void dots(exec::Isa isa, std::int32_t const* a, std::int32_t const* b, int n, float* two, std::int32_t* four) {
-  TUTTI_DISPATCH_ALL(isa, dots(a, b, n, two, four));
+inline void dots(exec::Isa isa, std::int32_t const* a, std::int32_t const* b, int n, float* two, std::int32_t* four,
+                 std::int32_t* small) {
+  TUTTI_DISPATCH_ALL(isa, dots(a, b, n, two, four, small));
 }
 inline void bytes(exec::Isa isa, std::int8_t const* a, std::uint8_t const* b, int n, std::int32_t* wide,
                   std::int8_t* low, std::int32_t* two) {
@@ -344,18 +345,22 @@ TEST_CASE("dot2 sums products of bfloat16 pairs, dot4 products of bytes exactly"
   }
   for (exec::Isa isa : isas()) {
     std::vector<float> two(64);
-    std::vector<std::int32_t> four(64), unused(64);
+    std::vector<std::int32_t> four(64), small(64), unused(64);
     std::vector<float> unused_two(64);
-    cpu::dots(isa, pairs_a.data(), pairs_b.data(), 64, two.data(), unused.data());
-    cpu::dots(isa, a.data(), b.data(), 64, unused_two.data(), four.data());
+    cpu::dots(isa, pairs_a.data(), pairs_b.data(), 64, two.data(), unused.data(), unused.data());
+    cpu::dots(isa, a.data(), b.data(), 64, unused_two.data(), four.data(), small.data());
     for (std::size_t i = 0; i < 64; ++i) {
       INFO(exec::name(isa) << " lane " << i);
       CHECK(two[i] == 1.0f + 0.5f * (static_cast<float>(i) - 20) + 1.5f * static_cast<float>(i));
-      std::int32_t sum = 1;
-      for (int byte = 0; byte < 4; ++byte)
-        sum += static_cast<std::int32_t>((static_cast<std::uint32_t>(a[i]) >> (8 * byte)) & 0xff) *
-               static_cast<std::int8_t>((static_cast<std::uint32_t>(b[i]) >> (8 * byte)) & 0xff);
+      std::int32_t sum = 1, low = 1;
+      for (int byte = 0; byte < 4; ++byte) {
+        auto const left = static_cast<std::int32_t>((static_cast<std::uint32_t>(a[i]) >> (8 * byte)) & 0xff);
+        auto const right = static_cast<std::int8_t>((static_cast<std::uint32_t>(b[i]) >> (8 * byte)) & 0xff);
+        sum += left * right;
+        low += 2 * (left & 0x3f) * right;
+      }
       CHECK(four[i] == sum);
+      CHECK(small[i] == low);
     }
   }
 }

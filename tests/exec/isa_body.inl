@@ -67,8 +67,12 @@ TUTTI_TARGET inline void integers(std::int32_t const* a, std::int32_t const* b, 
     }
   }
 }
-TUTTI_TARGET inline void dots(std::int32_t const* a, std::int32_t const* b, int n, float* two, std::int32_t* four) {
+TUTTI_TARGET inline void dots(std::int32_t const* a, std::int32_t const* b, int n, float* two, std::int32_t* four,
+                              std::int32_t* small) {
   for (int i = 0; i < n; i += F32::lanes) {
+    I32 const six_bits = bit_and(load(a + i), set_i32(0x3f3f3f3f));
+    I32 const pairs = add_i16(dot2_u8(six_bits, load(b + i)), dot2_u8(six_bits, load(b + i)));
+    store(small + i, dot2_i16(set_i32(1), pairs, set_i32(0x00010001)));
     store(two + i, dot2(set(1.0f), load(a + i), load(b + i)));
     store(four + i, dot4(set_i32(1), load(a + i), load(b + i)));
   }

@@ -11,7 +11,10 @@
 #include <tutti/io/file.hpp>
 #include <tutti/train/decoding_flags.hpp>
 
+#include <stdlib.h>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -259,4 +262,34 @@ TEST_CASE("32 sessions of 4 priorities, cancellations and a swap in the middle: 
   REQUIRE(by_model[0] > 0);
   REQUIRE(by_model[1] > 0);
   REQUIRE(MemoryBudget::in_use() == alone);  // the old one is gone
+}
+
+TEST_CASE("the budget is what the tightest control group on the way to the root leaves") {
+  char name[] = "/tmp/tutti-groups-XXXXXX";
+  std::filesystem::path const root = ::mkdtemp(name);
+  auto const write = [&](std::string const& path, std::string const& text) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text;
+  };
+  auto const memory = [&] { return infer::detail::memory_of_groups(root.c_str(), (root / "own").c_str()); };
+  write("own", "0::/user/service\n");
+  CHECK(memory().most == infer::detail::unknown_bytes);
+  CHECK(memory().free == infer::detail::unknown_bytes);
+  write("user/service/memory.max", "max\n");
+  write("user/memory.max", "9000\n");
+  write("user/memory.current", "5000\n");
+  write("user/memory.stat", "anon 1\ninactive_file 700\n");
+  CHECK(memory().most == 9000);
+  CHECK(memory().free == 4700);
+  write("user/service/memory.max", "3000\n");
+  write("user/service/memory.current", "1000\n");
+  CHECK(memory().most == 3000);
+  CHECK(memory().free == 2000);
+  write("own", "4:memory:/x\n");
+  CHECK(memory().most == infer::detail::unknown_bytes);
+  write("memory/memory.limit_in_bytes", "800\n");
+  write("memory/memory.usage_in_bytes", "300\n");
+  CHECK(memory().most == 800);
+  CHECK(memory().free == 500);
+  std::filesystem::remove_all(root);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/tensor/row_major.hpp>
+// Covers: <tutti/tensor/subscript.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/tensor/view.hpp>
 
@@ -8,7 +9,10 @@
 
 #include <cstdint>
 #include <set>
+#include <source_location>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 using namespace tutti;
@@ -277,4 +281,31 @@ TEST_CASE("a default view is empty") {
   CHECK(v.shape() == Shape{0});
   CHECK(v.contiguous());
   CHECK(v.elements().empty());
+}
+
+TEST_CASE("a missing element is named with the line of the subscript") {
+  Tensor<float> owner({2, 3});
+  Tensor<float> const taken = std::move(owner);
+  auto line = std::source_location::current().line();
+  auto const says = [&](auto&& use, std::uint_least32_t at) {
+    try {
+      use();
+    } catch (Error const& e) {
+      INFO(e.what());
+      return e.where().line() == at && std::string(e.what()).find("moved from") != std::string::npos;
+    }
+    return false;
+  };
+  CHECK(says([&] { owner(1, 2) = 1; }, line + 10));  // NOLINT(bugprone-use-after-move): it is the test
+  CHECK(says([&] { owner() = 1; }, line + 11));
+  CHECK(says([&] { owner.view()(0) = 1; }, line + 12));
+#if TUTTI_DEBUG
+  line = std::source_location::current().line();
+  try {
+    (void)taken(1, 3);
+    FAIL("there is no such element");
+  } catch (Error const& e) {
+    CHECK(e.where().line() == line + 2);
+  }
+#endif
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/train/checkpoint_folders.hpp>
 // Covers: <tutti/train/checkpoint_writer.hpp>
+// Covers: <tutti/train/checkpoint_parts.hpp>
 // Covers: <tutti/train/state_files.hpp>
 #include "support/catch.hpp"
 
@@ -8,10 +9,13 @@
 #include <tutti/graph/ops.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/train/checkpoint.hpp>
+#include <tutti/train/checkpoint_parts.hpp>
 #include <tutti/train/checkpoint_writer.hpp>
 #include <tutti/train/state_files.hpp>
 
+#include <sys/resource.h>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -312,6 +316,80 @@ TEST_CASE("a checkpoint that is written beside training has what was there when 
   REQUIRE_ERROR(writer.finish(), ErrorKind::io, "file");
   writer.begin(folder.path, contents.at(40), 0);
   CHECK(writer.finish()->step == 40);
+}
+
+namespace {
+
+/// The runs of rank `rank` of two, which take turns at every four bytes.
+std::vector<CheckpointRun> every_other_word(CheckpointContents const& contents, int rank) {
+  std::vector<CheckpointRun> runs;
+  for (int file = 0; file < 2; ++file) {
+    auto const& tensors = file == 0 ? contents.parameters : contents.optimizer;
+    auto const begins = io::safetensors_places(tensors).begins;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      for (std::int64_t at = 4 * rank; at < static_cast<std::int64_t>(tensors[i].bytes()); at += 8)
+        runs.push_back({file, begins[i] + static_cast<std::uint64_t>(at),
+                        static_cast<std::byte const*>(tensors[i].data) + at, 4});
+  }
+  return runs;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint that ranks write in parts has the bytes of one that a single rank writes") {
+  Folder const folder;
+  Contents contents;
+  fs::path const whole = save_checkpoint(folder.path / "whole", contents.at(7), 0);
+  for (bool const beside : {false, true}) {
+    fs::path const out = folder.path / (beside ? "beside" : "at once");
+    CheckpointContents const described = contents.at(7);
+    UnfinishedCheckpoint aside(out, 7);
+    make_room(aside, described);
+    CheckpointPart parts[2];
+    for (int rank = 0; rank < 2; ++rank) {
+      REQUIRE(parts[rank].open(aside.folder()));
+      parts[rank].write(every_other_word(described, rank), beside);
+    }
+    if (beside) fill(contents.weight.view(), -1.0f);  // what was copied is the caller's again
+    for (CheckpointPart& part : parts) {
+      part.finish();
+      CHECK(part.status() == CheckpointPart::Status::idle);
+    }
+    CHECK(detail::complete_steps(out).empty());
+    fs::path const saved = complete_parts(aside, described, 0);
+    CHECK(saved == out / "checkpoints" / "step_00000007");
+    CHECK(Checkpoint(saved).step() == 7);
+    for (auto const& entry : fs::directory_iterator(whole)) {
+      INFO(entry.path().filename());
+      CHECK(io::read_file(entry.path().string()) == io::read_file((saved / entry.path().filename()).string()));
+    }
+  }
+}
+
+TEST_CASE("a rank that does not see the folder, or cannot write its part, says so, and nothing stays") {
+  Folder const folder;
+  Contents contents;
+  CheckpointContents const described = contents.at(3);
+  CheckpointPart part;
+  CHECK_FALSE(part.open(folder.path / "elsewhere"));
+  {
+    UnfinishedCheckpoint aside(folder.path, 3);
+    make_room(aside, described);
+    REQUIRE(part.open(aside.folder()));
+    std::signal(SIGXFSZ, SIG_IGN);
+    rlimit former{};
+    ::getrlimit(RLIMIT_FSIZE, &former);
+    rlimit const small{64, former.rlim_max};  // as a disk that is full
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    part.write(every_other_word(described, 0), true);
+    while (part.writing()) std::this_thread::yield();
+    ::setrlimit(RLIMIT_FSIZE, &former);
+    CHECK(part.status() == CheckpointPart::Status::failed);
+    REQUIRE_ERROR(part.finish(), ErrorKind::io, "cannot write this rank's part of");
+  }
+  CHECK(fs::is_empty(folder.path / "checkpoints"));
+  save_checkpoint(folder.path, described, 0);
+  CHECK(detail::complete_steps(folder.path).size() == 1);
 }
 
 TEST_CASE("replicas of ranks join the checkpoint, and one that was changed or written elsewhere is told of") {

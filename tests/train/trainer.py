@@ -428,6 +428,24 @@ def case_compress(bench):
         check(said in errors, errors)
 
 
+def alone(bench, steps, held_out):
+    """Ranks that do not share --out: the first one writes for all, which is said."""
+    folders = [bench.folder / "node0", bench.folder / "node1"]
+    for folder in folders:
+        (folder / "run").mkdir(parents=True)
+    rank = bench.command("threads", 1, pathlib.Path("run"), ("--batch", "4", *steps, *held_out, "--zero", "3"))[:-2]
+    rank[rank.index("--backend") + 1] = "mpi"
+    process = subprocess.Popen([bench.args.mpiexec, "-n", "1", "-wdir", str(folders[0]), *rank, ":", "-n", "1", "-wdir", str(folders[1]), *rank],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    text, _ = bench.finish(process)
+    check(text.count("not all ranks can write to run: the first one writes checkpoints for all") == 1, text)
+    shared = bench.folder / "together"
+    bench.run("mpi", 2, shared, "--batch", "4", *steps, *held_out, "--zero", "3")
+    check(bench.parameters(folders[0] / "run", 20) == bench.parameters(shared, 20), "other bytes where the first rank writes for all")
+    check(not (folders[1] / "run" / "checkpoints").exists(), "the second rank wrote a checkpoint")
+    print("  mpi: ranks without a folder in common: the first one writes, the same bytes")
+
+
 def case_zero(bench):
     """--zero 1: losses within 1e-6 of those of ranks that have all moments, resumed to the bit; checkpoints hold whole moments, with which any
     layout goes on. --zero 2 and 3: parameters and gradients in parts too, losses within 1e-5."""
@@ -464,6 +482,16 @@ def case_zero(bench):
             worst = close(bench.losses(plain), bench.losses(parts), 1e-5)
             close(*([row["loss"] for row in bench.metrics(of, "validation")] for of in (plain, parts)), 1e-5)
             print(f"  {backend}: stage {stage} within {worst:.1e}")
+            beside = bench.folder / f"{backend}-{stage}-beside"
+            bench.run(backend, 4, beside, "--batch", "2", *steps, *held_out, "--zero", stage, "--async-checkpoint")
+            for step in (10, 20):
+                for file in ("parameters", "optimizer"):
+                    saved = [(out / "checkpoints" / f"step_{step:08}" / f"{file}.safetensors").read_bytes() for out in (parts, beside)]
+                    check(saved[0] == saved[1], f"{file} of step {step}, written beside training, differ")
+            check([row["step"] for row in bench.metrics(beside, "checkpoint")] == [10, 20], str(bench.metrics(beside, "checkpoint")))
+            print(f"  {backend}: stage {stage}, written beside training: the same bytes")
+    if bench.args.mpiexec:
+        alone(bench, steps, held_out)
     for before, ranks, flags in (("threads-3", 2, ("--zero", "3")), ("threads-3", 1, ()), ("threads-whole", 4, ("--zero", "3")), ("threads-2", 2, ("--tensor-parallel", "2"))):
         out = bench.folder / f"{before}-to-{ranks}"
         shutil.copytree(bench.folder / before, out)

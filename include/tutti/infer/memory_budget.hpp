@@ -5,6 +5,7 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/exec/processors.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -24,6 +25,49 @@ struct MemoryNeed {
       false;  ///< weights are pages of a file: they count against a bound that was set, not against free memory
   std::int64_t bytes() const noexcept { return weights + caches + working; }
 };
+
+namespace detail {
+
+inline constexpr std::int64_t unknown_bytes = std::numeric_limits<std::int64_t>::max();
+
+/// Of a file of names and numbers.
+inline std::int64_t fact(std::string const& path, std::string_view wanted) {
+  std::ifstream file(path);
+  std::string key, rest;
+  for (std::int64_t value = 0; file >> key >> value; std::getline(file, rest))
+    if (key == wanted) return value;
+  return unknown_bytes;
+}
+inline std::int64_t number_in(std::string const& path) {
+  std::int64_t value = 0;
+  return std::ifstream(path) >> value ? value : unknown_bytes;  // "max" is none
+}
+
+/// What control groups allow all of their processes, and what is left of it.
+struct GroupMemory {
+  std::int64_t most = unknown_bytes, free = unknown_bytes;
+};
+/// Of the group that the process is in and those above it, the least: a service's, a user's, a container's.
+inline GroupMemory memory_of_groups(char const* root = "/sys/fs/cgroup", char const* own = "/proc/self/cgroup") {
+  GroupMemory memory;
+  auto const take = [&memory](std::string const& limit, std::string const& current, std::string const& facts,
+                              char const* files_of) {
+    std::int64_t const most = number_in(limit), now = number_in(current), files = fact(facts, files_of);
+    if (most == unknown_bytes) return;
+    memory.most = std::min(memory.most, most);
+    // Pages of files make room.
+    if (now != unknown_bytes) memory.free = std::min(memory.free, most - now + (files == unknown_bytes ? 0 : files));
+  };
+  exec::detail::for_each_group(root, own, [&](char const* folder) {
+    std::string const at(folder);
+    take(at + "/memory.max", at + "/memory.current", at + "/memory.stat", "inactive_file");
+  });
+  std::string const first = std::string(root) + "/memory/memory.";  // of version 1
+  take(first + "limit_in_bytes", first + "usage_in_bytes", first + "stat", "total_inactive_file");
+  return memory;
+}
+
+}  // namespace detail
 
 /// Bytes that models and caches of this process take, as far as they were taken from it. Thread-safe.
 class MemoryBudget {
@@ -48,7 +92,7 @@ class MemoryBudget {
     std::int64_t bytes_ = 0;
   };
 
-  /// `most`: bytes that all parts together may have; 0: what the machine, or the control group that the process is in,
+  /// `most`: bytes that all parts together may have; 0: what the machine, or a control group that the process is in,
   /// has free. `advice`: what to lower, a sentence.
   /// Errors    out_of_memory, with what is required, what is available and the advice; nothing is taken then
   static Part take(MemoryNeed const& need, std::int64_t most, std::string_view advice) {
@@ -79,45 +123,16 @@ class MemoryBudget {
   }
 
  private:
-  static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
-
   static std::int64_t mb(std::int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
   static std::int64_t left(std::int64_t most) {
     if (most > 0) return most - used();
     // Pages of caches that nobody touched yet are promised, though the machine counts them as free.
-    std::int64_t const group = group_limit();
-    return std::min({machine("MemAvailable:"), machine("MemTotal:") - used(), group_free(group), group - used()});
+    detail::GroupMemory const group = detail::memory_of_groups();
+    return std::min({machine("MemAvailable:"), machine("MemTotal:") - used(), group.free, group.most - used()});
   }
   static std::int64_t machine(std::string_view wanted) {
-    std::int64_t const kib = fact("/proc/meminfo", wanted);
-    return kib == unknown ? unknown : kib << 10;
-  }
-  /// Of a file of names and numbers.
-  static std::int64_t fact(char const* path, std::string_view wanted) {
-    std::ifstream file(path);
-    std::string key, rest;
-    for (std::int64_t value = 0; file >> key >> value; std::getline(file, rest))
-      if (key == wanted) return value;
-    return unknown;
-  }
-  static std::int64_t number_in(char const* path) {
-    std::int64_t value = 0;
-    return std::ifstream(path) >> value ? value : unknown;  // "max" is none
-  }
-  /// Of the control group at the root of what the process sees: its container's.
-  static std::int64_t group_limit() {
-    std::int64_t const two = number_in("/sys/fs/cgroup/memory.max");
-    return two != unknown ? two : number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-  }
-  static std::int64_t group_free(std::int64_t limit) {
-    if (limit == unknown) return unknown;
-    bool const second = number_in("/sys/fs/cgroup/memory.max") != unknown;
-    std::int64_t const now =
-        number_in(second ? "/sys/fs/cgroup/memory.current" : "/sys/fs/cgroup/memory/memory.usage_in_bytes");
-    std::int64_t const files = second ? fact("/sys/fs/cgroup/memory.stat", "inactive_file")
-                                      : fact("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file");
-    if (now == unknown) return limit;
-    return limit - now + (files == unknown ? 0 : files);  // pages of files make room
+    std::int64_t const kib = detail::fact("/proc/meminfo", wanted);
+    return kib == detail::unknown_bytes ? kib : kib << 10;
   }
   static std::mutex& mutex() {
     static std::mutex one;

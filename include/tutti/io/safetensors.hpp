@@ -266,6 +266,29 @@ inline std::string safetensors_header(std::span<NamedTensor const* const> tensor
 
 }  // namespace detail
 
+/// Where tensors stand in the file that `write_safetensors` makes of them.
+struct SafetensorsPlaces {
+  std::string header;
+  std::vector<std::uint64_t> begins;  ///< of each tensor in the order given, in bytes from the beginning of the file
+  std::uint64_t bytes = 0;            ///< of the file
+};
+/// Errors: invalid_argument, when a name stands twice or is the format's own.
+inline SafetensorsPlaces safetensors_places(std::span<NamedTensor const> tensors, Metadata const& metadata = {},
+                                            std::source_location where = std::source_location::current()) {
+  SafetensorsPlaces places;
+  places.begins.resize(tensors.size());
+  std::vector<NamedTensor const*> order;
+  for (std::size_t const i : detail::safetensors_order(tensors, where)) {
+    order.push_back(&tensors[i]);
+    places.begins[i] = places.bytes;
+    places.bytes += tensors[i].bytes();
+  }
+  places.header = detail::safetensors_header(order, metadata);
+  for (std::uint64_t& begin : places.begins) begin += places.header.size();
+  places.bytes += places.header.size();
+  return places;
+}
+
 /// Writes the tensors aside and renames: the file is complete or absent. Wide element types come first, then names in
 /// order, so every tensor is aligned for its type and the same tensors always give the same bytes. `data(tensor)` is
 /// asked for the bytes of one after the other, in the order given; they need stay only until the next is asked for.
@@ -274,20 +297,12 @@ template <class Data>
   requires std::is_invocable_r_v<void const*, Data&, NamedTensor const&>
 void write_safetensors(std::string const& path, std::span<NamedTensor const> tensors, Data&& data,
                        Metadata const& metadata = {}, std::source_location where = std::source_location::current()) {
-  std::vector<NamedTensor const*> order;
-  std::vector<std::size_t> places(tensors.size());
-  std::size_t next = 0;
-  for (std::size_t const i : detail::safetensors_order(tensors, where)) {
-    order.push_back(&tensors[i]);
-    places[i] = next;
-    next += tensors[i].bytes();
-  }
+  SafetensorsPlaces const places = safetensors_places(tensors, metadata, where);
   AtomicFile file(path, where);
-  std::string const header = detail::safetensors_header(order, metadata);
-  file.write(header);
+  file.write(places.header);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     void const* const bytes = data(tensors[i]);
-    file.seek(header.size() + places[i]);
+    file.seek(places.begins[i]);
     file.write(bytes, tensors[i].bytes());
   }
   file.commit();

@@ -19,16 +19,18 @@ struct BlockMatrix {
   std::byte const* data = nullptr;
 };
 
-/// Rows up to which x is rounded to int8, where weights are quantised, instead of weights being widened to float32.
+/// Rows up to which each byte of a weight is read once for all of them: the tokens of single sequences.
 inline constexpr std::int64_t block_product_few_rows = 8;
 
 /// Shapes    x (rows, in), y and residual (rows, out), their rows `..._stride` elements apart; bias (out)
 /// Computes  y[r, o] = sum_i x[r, i] * w[o, i] (+ bias[o]) (+ residual[r, o]); null: without
 /// Aliasing  residual may be y. y overlaps nothing else.
-/// Numerics  float32. Quantised weights with at most `block_product_few_rows` rows: x is first rounded to int8, in
-///           blocks of 32 or, where weights have those, of 256, with a scale each; sums within a block are exact
-///           integers, the same on every ISA. Otherwise x stays as it is. The order of sums depends on shapes, type and
-///           ISA, never on the number of threads or on values.
+/// Numerics  float32. Quantised weights on processors: x is first rounded to int8, in blocks of 32 or, of at most
+///           `block_product_few_rows` rows by weights that have those, of 256, with a scale each; sums within a block
+///           (of many rows: within codes of one scale) are exact integers, the same on every ISA. More rows stay as
+///           they are where the processor has no instruction for bytes and codes have eight bits, or it has no
+///           vectors; on CUDA all do. The order of sums depends on shapes, type and ISA, never on the number of
+///           threads or on values.
 /// Range     NaN and infinity in x make what they take part in NaN or infinite.
 /// Errors    shape: negative sizes; rows of the weight that do not fill whole blocks.
 struct BlockProduct {

@@ -89,6 +89,11 @@ class StateSections {
     field.memory.clear(at, field.bytes() - at);
   }
   bool divides(graph::Field const& field) const noexcept { return find(field) != nullptr; }
+  /// f(begin, end) for what this rank has of a field of which ranks have sections, in bytes.
+  template <class F>
+  void each_section(graph::Field const& field, F&& f) const {
+    for (Range const& range : find(field)->mine) f(range.begin, range.end);
+  }
   /// Ranks that want it have whole moments afterwards, until `clear_others`. Ranks: all. Blocking.
   void gather(comm::Port& port, graph::State& state, bool wanted,
               std::source_location where = std::source_location::current()) const {

@@ -51,25 +51,33 @@ inline Shape whole_of(Shape const& part, Split const& split, int ranks) {
   return split.divided() ? part.with(split.axis, part[split.axis] * ranks) : part;
 }
 
-/// Copies rank `rank`'s part of a tensor of `size` bytes an element: out of the whole one, or with `joins` into it.
-inline void copy_part(std::byte* whole, std::byte* part, Shape const& shape, std::size_t size, Split const& split,
-                      int ranks, int rank, bool joins) {
-  auto const move = [&](std::byte* in_whole, std::byte* in_part, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(joins ? in_whole : in_part, joins ? in_part : in_whole, bytes);
-  };
-  if (!split.divided()) return move(whole, part, static_cast<std::size_t>(shape.size()) * size);
-  std::int64_t outer = 1, inner = static_cast<std::int64_t>(size);
+/// f(in_whole, in_part, bytes) for each run of rank `rank`'s part of a tensor of `size` bytes an element: where it
+/// begins in the whole tensor and in the part, in bytes.
+template <class F>
+void each_run(Shape const& shape, std::size_t size, Split const& split, int ranks, int rank, F&& f) {
+  if (!split.divided()) return f(std::int64_t{0}, std::int64_t{0}, shape.size() * static_cast<std::int64_t>(size));
+  std::int64_t outer = 1, inner = static_cast<std::int64_t>(size), part = 0;
   for (int axis = 0; axis < split.axis; ++axis) outer *= shape[axis];
   for (int axis = split.axis + 1; axis < shape.rank(); ++axis) inner *= shape[axis];
   for (std::int64_t row = 0; row < outer; ++row) {
-    std::byte* section = whole + row * shape[split.axis] * inner;
+    std::int64_t section = row * shape[split.axis] * inner;
     for (std::int64_t const length : split.sections) {
       std::int64_t const bytes = length / ranks * inner;
-      move(section + rank * bytes, part, static_cast<std::size_t>(bytes));
+      f(section + rank * bytes, part, bytes);
       part += bytes;
       section += length * inner;
     }
   }
+}
+/// Copies rank `rank`'s part of a tensor of `size` bytes an element: out of the whole one, or with `joins` into it.
+inline void copy_part(std::byte* whole, std::byte* part, Shape const& shape, std::size_t size, Split const& split,
+                      int ranks, int rank, bool joins) {
+  each_run(shape, size, split, ranks, rank, [&](std::int64_t in_whole, std::int64_t in_part, std::int64_t bytes) {
+    if (bytes == 0) return;
+    std::byte *const to = joins ? whole + in_whole : part + in_part, *const from =
+                                                                         joins ? part + in_part : whole + in_whole;
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  });
 }
 
 /// The parameters of a model that are divided among `ranks` of an axis.

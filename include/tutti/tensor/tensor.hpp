@@ -133,24 +133,18 @@ class Tensor<T, D> {
 
   std::span<T> elements() noexcept { return view().elements(); }
   std::span<T const> elements() const noexcept { return view().elements(); }
-  template <class... Index>
-  T& operator()(Index... index) {
-    static_assert(detail::at_hand<D>,
-                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
-    static_assert(detail::are_indices<Index...>,
-                  "tutti: more indices than a tensor can have axes, or one that is no integer");
-    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) return view()(index...);
+  template <class... More>
+  T& operator()(detail::FirstIndex first, More... more) {
+    if constexpr (detail::subscript_fits<D, More...>()) return view()(first, more...);
     else return *data();
   }
-  template <class... Index>
-  T const& operator()(Index... index) const {
-    static_assert(detail::at_hand<D>,
-                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
-    static_assert(detail::are_indices<Index...>,
-                  "tutti: more indices than a tensor can have axes, or one that is no integer");
-    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) return view()(index...);
+  template <class... More>
+  T const& operator()(detail::FirstIndex first, More... more) const {
+    if constexpr (detail::subscript_fits<D, More...>()) return view()(first, more...);
     else return *data();
   }
+  T& operator()(std::source_location where = std::source_location::current()) { return view()(where); }
+  T const& operator()(std::source_location where = std::source_location::current()) const { return view()(where); }
 
   View slice(int axis, std::int64_t begin, std::int64_t end,
              std::source_location where = std::source_location::current()) {

@@ -3,12 +3,13 @@
 /// @file
 /// A reference to the elements of a tensor, with strides. Copying a view copies the reference.
 
-#include <tutti/core/concat.hpp>
 #include <tutti/config.hpp>
+#include <tutti/core/concat.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/row_major.hpp>
 #include <tutti/tensor/shape.hpp>
+#include <tutti/tensor/subscript.hpp>
 
 #include <array>
 #include <concepts>
@@ -34,12 +35,6 @@ template <class = void>
   throw Error(ErrorKind::out_of_range, operation,
               concat("axis ", axis, " does not exist in shape ", to_string(shape)), where);
 }
-
-// Named values, asserted where users' calls arrive, keep a mistake's diagnostics short.
-template <class D>
-inline constexpr bool at_hand = D::host_accessible;
-template <class... Index>
-inline constexpr bool are_indices = (std::is_integral_v<Index> && ...) && sizeof...(Index) <= Shape::max_rank;
 
 /// The result of calls with extents or axes that do not stand in braces.
 template <class First, class... Rest>
@@ -211,23 +206,21 @@ class TensorView<T, D> {
   }
 
   /// Element at the given indices, integers, one per axis.
-  template <class... Index>
-  T& operator()(Index... index) const {
-    static_assert(detail::at_hand<D>,
-                  "tutti: elements of this device cannot be read by the host; copy the tensor with to_host");
-    static_assert(detail::are_indices<Index...>,
-                  "tutti: more indices than a tensor can have axes, or one that is no integer");
+  template <class... More>
+  T& operator()(detail::FirstIndex first, More... more) const {
     std::int64_t offset = 0;
-    if constexpr (detail::at_hand<D> && detail::are_indices<Index...>) {
-      std::int64_t const indices[sizeof...(index) + 1] = {static_cast<std::int64_t>(index)..., 0};
-#if TUTTI_DEBUG
-      check_indices(indices, static_cast<int>(sizeof...(index)));
-#else
-      if (data_ == nullptr) [[unlikely]] throw_empty();  // of a tensor that was moved from, for instance
-#endif
-      for (std::size_t axis = 0; axis < sizeof...(index); ++axis) offset += indices[axis] * strides_[axis];
+    if constexpr (detail::subscript_fits<D, More...>()) {
+      std::int64_t const indices[] = {first.value, static_cast<std::int64_t>(more)...};
+      check_element(indices, sizeof...(more) + 1, first.where);
+      for (std::size_t axis = 0; axis <= sizeof...(more); ++axis) offset += indices[axis] * strides_[axis];
     }
     return data_[offset];
+  }
+  /// The one element of rank 0.
+  T& operator()(std::source_location where = std::source_location::current()) const {
+    static_assert(detail::subscript_fits<D>());
+    check_element(nullptr, 0, where);
+    return data_[0];
   }
 
   /// Elements [begin, end) along `axis`.
@@ -321,18 +314,25 @@ class TensorView<T, D> {
       throw Error(ErrorKind::shape, operation,
                   concat("view of shape ", to_string(shape_), " is not contiguous. Use clone(view)"), where);
   }
-  [[noreturn, gnu::noinline, gnu::cold]] static void throw_empty() {
+  void check_element([[maybe_unused]] std::int64_t const* indices, [[maybe_unused]] std::size_t count,
+                     std::source_location where) const {
+#if TUTTI_DEBUG
+    auto const axes = static_cast<int>(count);
+    bool inside = axes == rank();
+    for (int axis = 0; inside && axis < axes; ++axis) inside = indices[axis] >= 0 && indices[axis] < shape_[axis];
+    if (inside && data_ != nullptr) return;
     throw Error(ErrorKind::out_of_range, "TensorView::operator()",
-                "there are no elements: this tensor or view is empty, or of a tensor that was moved from");
+                concat("element (", detail::listed(indices, count), ") does not exist in shape ", to_string(shape_),
+                       size() != 0 ? "" : ": this tensor or view is empty, or of a tensor that was moved from"),
+                where);
+#else
+    if (data_ == nullptr) [[unlikely]]
+      throw_empty(where);  // of a tensor that was moved from, for instance
+#endif
   }
-  void check_indices(std::int64_t const* indices, int count) const {
-    bool inside = count == rank();
-    for (int axis = 0; inside && axis < count; ++axis) inside = indices[axis] >= 0 && indices[axis] < shape_[axis];
-    if (inside) return;
+  [[noreturn, gnu::noinline, gnu::cold]] static void throw_empty(std::source_location where) {
     throw Error(ErrorKind::out_of_range, "TensorView::operator()",
-                concat("element (", detail::listed(indices, static_cast<std::size_t>(count)),
-                       ") does not exist in shape ", to_string(shape_),
-                       size() != 0 ? "" : ": this tensor or view is empty, or of a tensor that was moved from"));
+                "there are no elements: this tensor or view is empty, or of a tensor that was moved from", where);
   }
 
   T* data_ = nullptr;

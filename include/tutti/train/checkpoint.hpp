@@ -99,97 +99,124 @@ struct CheckpointContents {
   void const* data_of(io::NamedTensor const& tensor) const { return tensor.data || !load ? tensor.data : load(tensor); }
 };
 
-/// Writes aside, marks, syncs, renames, and then removes the oldest so that `keep` remain (0: all).
-/// Blocking: until the device has the bytes. Errors: io; an older checkpoint, also one of the same step, is never lost
-/// to a newer one that fails or is cut short.
-/// Returns the folder.
-inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents,
-                                             std::int64_t keep) {
-  namespace fs = std::filesystem;
-  fs::path const all = out / "checkpoints";
-  io::make_folder(all.string());
-  fs::path const target = all / detail::step_folder(contents.step);
-  fs::path const aside = all / detail::partial_folder(contents.step);
-  fs::path const former = all / detail::former_folder(contents.step);
-  std::error_code code;
-  auto const must = [&](char const* what) {
+/// A folder aside in which a checkpoint grows; removed unless it is completed. Of one rank.
+class UnfinishedCheckpoint {
+ public:
+  /// Blocking. Errors: io.
+  UnfinishedCheckpoint(std::filesystem::path const& out, std::int64_t step)
+      : out_(out), all_(out / "checkpoints"), target_(all_ / detail::step_folder(step)), step_(step) {
+    io::make_folder(all_.string());
+    detail::remove_partial_folders(out, step);  // of a run that was killed: only one at a time has the folder
+    std::error_code code;
+    std::filesystem::remove_all(folder(), code);
+    must(code, "cannot be prepared");
+    io::make_folder(folder().string());
+  }
+  UnfinishedCheckpoint(UnfinishedCheckpoint const&) = delete;
+  UnfinishedCheckpoint& operator=(UnfinishedCheckpoint const&) = delete;
+  ~UnfinishedCheckpoint() {  // of a full disk, say: it must not take the space that the next one needs
+    if (!done_) detail::remove_folder(folder());
+  }
+
+  std::filesystem::path folder() const { return all_ / detail::partial_folder(step_); }
+  std::string file(std::string const& which) const { return (folder() / which).string() + ".safetensors"; }
+
+  /// Once the files of tensors are there, whose hashes these are: adds the others, marks, syncs, renames, and then
+  /// removes the oldest so that `keep` remain (0: all). Blocking: until the device has the bytes. Errors: io; an older
+  /// checkpoint, also one of the same step, is never lost to a newer one that fails or is cut short.
+  /// Returns the folder.
+  std::filesystem::path complete(CheckpointContents const& contents, std::uint64_t parameters, std::uint64_t optimizer,
+                                 std::int64_t keep) {
+    Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", step_}};
+    json["tokenizer_hash"] = detail::hash_text(contents.tokenizer);
+    json["parameters_hash"] = to_hex(parameters);
+    json["optimizer_hash"] = to_hex(optimizer);
+    if (!contents.replicas.empty()) json["replica_hashes"] = contents.replicas;
+    take_replicas(contents.replicas.size());
+    if (!contents.tokenizer.empty()) io::write_file((folder() / "tokenizer.json").string(), contents.tokenizer);
+    if (!contents.facts.is_null()) json.update(contents.facts);
+    std::string const description = json.dump(2) + "\n";
+    io::write_file((folder() / "checkpoint.json").string(), description);
+    io::write_file((folder() / detail::complete_marker).string(), detail::hash_text(description) + "\n");
+    io::sync_folder(folder().string());
+    done_ = true;
+    put_in_place();
+    if (keep > 0) {
+      std::vector<std::int64_t> steps = detail::complete_steps(out_);
+      std::erase_if(steps, [&](std::int64_t step) { return step >= step_; });
+      for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i)
+        detail::remove_checkpoint(out_, steps[i]);
+    }
+    return target_;
+  }
+
+ private:
+  void must(std::error_code const& code, char const* what) const {
     if (code)
       throw Error(ErrorKind::io, "save_checkpoint",
-                  target.string() + " " + what + ". Free space or choose another --out")
+                  target_.string() + " " + what + ". Free space or choose another --out")
           .with_native(code.message());
-  };
-  detail::remove_partial_folders(out, contents.step);  // of a run that was killed: only one at a time has the folder
-  fs::remove_all(aside, code);
-  must("cannot be prepared");
-  struct Leftover {  // of a full disk, say: it must not take the space that the next one needs
-    fs::path const& folder;
-    bool done = false;
-    ~Leftover() {
-      if (!done) detail::remove_folder(folder);
-    }
-  } leftover{aside};
-  io::make_folder(aside.string());
-
-  Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", contents.step}};
-  json["tokenizer_hash"] = detail::hash_text(contents.tokenizer);
-  if (!contents.replicas.empty()) json["replica_hashes"] = contents.replicas;
-  fs::path const replicas = all / detail::replica_folder(contents.step);
-  for (std::size_t rank = 0; rank < contents.replicas.size(); ++rank) {
-    std::string const name = detail::replica_file(static_cast<int>(rank));
-    if (!fs::exists(replicas / name))
-      throw Error(ErrorKind::io, "save_checkpoint",
-                  (replicas / name).string() + " is not there: the replica of rank " + std::to_string(rank) +
-                      " was written elsewhere. Choose an --out that all nodes share");
-    fs::rename(replicas / name, aside / name, code);
-    must("cannot take the replicas");
   }
-  detail::remove_folder(replicas);
-  for (auto const& [which, tensors] : {std::pair("parameters", &contents.parameters),
-                                       std::pair("optimizer", &contents.optimizer)}) {
+  void take_replicas(std::size_t count) const {
+    std::filesystem::path const replicas = all_ / detail::replica_folder(step_);
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      std::string const name = detail::replica_file(static_cast<int>(rank));
+      if (!std::filesystem::exists(replicas / name))
+        throw Error(ErrorKind::io, "save_checkpoint",
+                    (replicas / name).string() + " is not there: the replica of rank " + std::to_string(rank) +
+                        " was written elsewhere. Choose an --out that all nodes share");
+      std::error_code code;
+      std::filesystem::rename(replicas / name, folder() / name, code);
+      must(code, "cannot take the replicas");
+    }
+    detail::remove_folder(replicas);
+  }
+  void put_in_place() const {
+    namespace fs = std::filesystem;
+    fs::path const former = all_ / detail::former_folder(step_);
+    std::error_code code;
+    if (!fs::exists(target_)) {
+      fs::rename(folder(), target_, code);
+      must(code, "cannot be put in place");
+    } else if (io::exchange_names(folder().string(), target_.string())) {
+      io::sync_folder(all_.string());
+      detail::remove_folder(folder());
+    } else {
+      // Until the second rename the former name serves. A former folder from an earlier crash is older than the target.
+      if (fs::exists(target_ / detail::complete_marker)) detail::remove_folder(former);
+      fs::rename(target_, former, code);
+      must(code, "cannot be replaced");
+      fs::rename(folder(), target_, code);
+      if (code) {
+        std::error_code ignored;
+        fs::rename(former, target_, ignored);
+      }
+      must(code, "cannot be put in place");
+    }
+    io::sync_folder(all_.string());
+    detail::remove_folder(former);
+  }
+
+  std::filesystem::path out_, all_, target_;
+  std::int64_t step_;
+  bool done_ = false;
+};
+
+/// All of it by one rank, as UnfinishedCheckpoint::complete says. Errors: io. Returns the folder.
+inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents,
+                                             std::int64_t keep) {
+  UnfinishedCheckpoint aside(out, contents.step);
+  auto const write = [&](std::string const& which, std::vector<io::NamedTensor> const& tensors) {
     std::uint64_t hash = 0;
-    io::write_safetensors((aside / which).string() + ".safetensors", *tensors, [&](io::NamedTensor const& tensor) {
+    io::write_safetensors(aside.file(which), tensors, [&](io::NamedTensor const& tensor) {
       void const* const data = contents.data_of(tensor);
       hash = hash_tensor(tensor, data, hash);
       return data;
     });
-    json[std::string(which) + "_hash"] = to_hex(hash);
-  }
-  if (!contents.tokenizer.empty()) io::write_file((aside / "tokenizer.json").string(), contents.tokenizer);
-  if (!contents.facts.is_null()) json.update(contents.facts);
-  std::string const description = json.dump(2) + "\n";
-  io::write_file((aside / "checkpoint.json").string(), description);
-  io::write_file((aside / detail::complete_marker).string(), detail::hash_text(description) + "\n");
-  io::sync_folder(aside.string());
-  leftover.done = true;
-
-  if (!fs::exists(target)) {
-    fs::rename(aside, target, code);
-    must("cannot be put in place");
-  } else if (io::exchange_names(aside.string(), target.string())) {
-    io::sync_folder(all.string());
-    detail::remove_folder(aside);
-  } else {
-    // Until the second rename the former name serves. A former folder from an earlier crash is older than the target.
-    if (fs::exists(target / detail::complete_marker)) detail::remove_folder(former);
-    fs::rename(target, former, code);
-    must("cannot be replaced");
-    fs::rename(aside, target, code);
-    if (code) {
-      std::error_code ignored;
-      fs::rename(former, target, ignored);
-    }
-    must("cannot be put in place");
-  }
-  io::sync_folder(all.string());
-  detail::remove_folder(former);
-
-  if (keep > 0) {
-    std::vector<std::int64_t> steps = detail::complete_steps(out);
-    std::erase_if(steps, [&](std::int64_t step) { return step >= contents.step; });
-    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) <= steps.size(); ++i)
-      detail::remove_checkpoint(out, steps[i]);
-  }
-  return target;
+    return hash;
+  };
+  std::uint64_t const parameters = write("parameters", contents.parameters);
+  return aside.complete(contents, parameters, write("optimizer", contents.optimizer), keep);
 }
 
 /// A checkpoint, opened and checked whole.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -59,12 +60,21 @@ class CheckpointWriter {
       next += room(tensor);
     });
     contents.load = nullptr;
-    written_ = {contents.step, {}};
+    std::int64_t const step = contents.step;
+    begin(step, [out = std::move(out), contents = std::move(contents), keep] {
+      return save_checkpoint(out, contents, keep);
+    });
+  }
+  /// Calls save(), which returns the folder, and refers to nothing that changes before it has ended.
+  void begin(std::int64_t step, std::function<std::filesystem::path()> save) {
+    if (thread_.joinable())
+      throw Error(ErrorKind::invalid_argument, "CheckpointWriter", "a checkpoint is under way. Call finish first");
+    written_ = {step, {}};
     failure_ = nullptr;
     done_.store(false, std::memory_order_relaxed);
-    thread_ = std::thread([this, out = std::move(out), contents = std::move(contents), keep] {
+    thread_ = std::thread([this, save = std::move(save)] {
       try {
-        written_.folder = save_checkpoint(out, contents, keep);
+        written_.folder = save();
       } catch (...) {
         failure_ = std::current_exception();
       }

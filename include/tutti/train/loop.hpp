@@ -11,6 +11,7 @@
 #include <tutti/parallel/compression.hpp>
 #include <tutti/train/algorithm.hpp>
 #include <tutti/train/all_succeed.hpp>
+#include <tutti/train/checkpoint_parts.hpp>
 #include <tutti/train/checkpoint_writer.hpp>
 #include <tutti/train/machine.hpp>
 #include <tutti/train/optimizer_choice.hpp>
@@ -99,14 +100,11 @@ class Run {
   void prepare() {
     if (o().gradient_statistics > 0) step_.plan_measures();
     step_.compile();
-    // One rank copies what the checkpoint has: a state like its own, or, where ranks have parts, that of all of them.
+    // One rank copies what the checkpoint has, or, where ranks have parts, each its own.
     bool const copies = o().async_checkpoint, parts = step_.in_parts();
-    double const copied = !copies || parts ? 0 : step_.divided() ? 1 : 1.0 / ranks_on_node_;
-    double const whole = copies && parts ? state_bytes_of_parameter(o()) * static_cast<double>(step_.parameter_count())
-                                         : 0;
+    double const copied = !copies ? 0 : step_.divided() || parts ? 1 : 1.0 / ranks_on_node_;
     detail::require_memory(o(), ranks_on_node_, step_.divided(), (1 + copied) * static_cast<double>(common_bytes()),
-                           static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens() +
-                               whole / ranks_on_node_,
+                           static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
                            machine_.available_memory());
     if (root() && !o().out.empty()) io::make_folder(o().out);
   }
@@ -287,9 +285,11 @@ class Run {
   bool agree(bool wrong, double busy_ms = 0) {
     if (root()) outputs_.poll();
     double const stop = StopSignals::received() == 0 && outputs_.stop() ? SIGINT : StopSignals::received();
-    double found[6] = {stop, wrong ? 1.0 : 0.0, outputs_.paused() ? 1.0 : 0.0, outputs_.take_checkpoint() ? 1.0 : 0.0,
-                       root() && reports_.due() ? 1.0 : 0.0, SlowestRank{busy_ms, port_->rank()}.packed()};
+    double found[] = {stop, wrong ? 1.0 : 0.0, outputs_.paused() ? 1.0 : 0.0, outputs_.take_checkpoint() ? 1.0 : 0.0,
+                      root() && reports_.due() ? 1.0 : 0.0, SlowestRank{busy_ms, port_->rank()}.packed(),
+                      part_.writing() ? 1.0 : 0.0};
     parallel::all_reduce(*port_, found, comm::PortOp::max);
+    if (parts_ && found[6] == 0) finish_parts();
     if (busy_ms > 0) slowest_ = SlowestRank::of(found[5]);
     stop_ = static_cast<int>(found[0]);
     paused_ = found[2] != 0;
@@ -323,9 +323,16 @@ class Run {
   void checkpoint();
   void write_checkpoint();
   void write_checkpoint(CheckpointContents contents);
-  /// Waits for the checkpoint that is being written beside training, and tells of it. Errors: io.
+  /// Waits for the checkpoint that is being written beside training, and tells of it. Errors: io. Ranks: all, where
+  /// they have parts.
   void finish_checkpoint();
   void tell_of_checkpoint(CheckpointWriter::Written const& written);
+  /// Each rank begins to write what it has. False, on all of them: they do not share the folder. Ranks: all.
+  bool begin_parts(CheckpointContents& contents, graph::State const& whole);
+  /// Waits until all have written; then the first begins to complete the checkpoint. Ranks: all. Errors: io.
+  void finish_parts();
+  /// What the first rank adds.
+  void add_facts(CheckpointContents& contents);
 
   void finish();
 
@@ -355,10 +362,12 @@ class Run {
   double waited_ms_ = 0, built_seconds_ = 0;
   SlowestRank slowest_;  // of the last step
   int stop_ = 0;
-  bool paused_ = false, keep_now_ = false;
+  bool paused_ = false, keep_now_ = false, told_of_folders_ = false;
   std::int64_t done_ = 0, last_validated_ = -1, last_sampled_ = -1, last_saved_ = -1;
   std::string saved_, diverged_, origin_;
-  CheckpointWriter writer_;  // of the rank that writes
+  CheckpointPart part_;  // of the checkpoint that ranks are writing together
+  std::optional<CheckpointInParts> parts_;
+  CheckpointWriter writer_;  // of the rank that writes, or completes
 };
 
 /// Trains a model and returns the exit code for main: 1 when options, files or the machine do not allow it, which the

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -75,6 +77,7 @@ void Run<Loss, Device>::write_checkpoint() {
       fields.push_back(&whole.at(tensor.name));
       tensor.data = nullptr;
     }
+  if (averages_gradients() && begin_parts(contents, whole)) return;
   std::size_t next = 0;
   auto const go_on = [&](bool wanted) {
     if (next > 0) fields[next - 1]->memory.clear(0, fields[next - 1]->bytes());
@@ -97,12 +100,76 @@ void Run<Loss, Device>::write_checkpoint() {
 }
 
 template <class Loss, class Device>
+void Run<Loss, Device>::add_facts(CheckpointContents& contents) {
+  if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
+  contents.facts = checkpoint_facts(setup_, done_, data_ranks());
+}
+
+template <class Loss, class Device>
+bool Run<Loss, Device>::begin_parts(CheckpointContents& contents, graph::State const& whole) {
+  finish_checkpoint();  // of the one before
+  std::unique_ptr<UnfinishedCheckpoint> aside;
+  if (root()) {
+    aside = std::make_unique<UnfinishedCheckpoint>(o().out, contents.step);
+    make_room(*aside, contents);
+  }
+  parallel::barrier(*port_);
+  auto const folder = std::filesystem::path(o().out) / "checkpoints" / detail::partial_folder(contents.step);
+  double seen = part_.open(folder) ? 1 : 0;
+  parallel::all_reduce(*port_, {&seen, 1}, comm::PortOp::min);
+  if (seen == 0) {
+    part_.close();
+    if (!std::exchange(told_of_folders_, true))
+      outputs_.line("not all ranks can write to " + o().out + ": the first one writes checkpoints for all");
+    return false;
+  }
+  std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
+  if (root()) add_facts(contents);
+  std::vector<CheckpointRun> runs;
+  for (int file = 0; file < 2; ++file) {
+    std::vector<io::NamedTensor> const& tensors = file == 0 ? contents.parameters : contents.optimizer;
+    std::vector<std::uint64_t> const begins = io::safetensors_places(tensors).begins;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      step_.each_run(*whole.find(tensors[i].name), [&](std::int64_t at, std::byte const* data, std::int64_t bytes) {
+        runs.push_back({file, begins[i] + static_cast<std::uint64_t>(at), data, bytes});
+      });
+  }
+  part_.write(std::move(runs), o().async_checkpoint);
+  parts_.emplace(CheckpointInParts{std::move(contents), std::move(aside)});
+  if (!o().async_checkpoint) finish_checkpoint();
+  return true;
+}
+
+template <class Loss, class Device>
+void Run<Loss, Device>::finish_parts() {
+  std::exception_ptr failure;
+  try {
+    part_.finish();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  CheckpointInParts parts = std::move(*parts_);
+  parts_.reset();
+  double failed = failure ? port_->rank() : port_->size();
+  parallel::all_reduce(*port_, {&failed, 1}, comm::PortOp::min);
+  if (failure) std::rethrow_exception(failure);
+  if (failed < port_->size())
+    throw Error(ErrorKind::communication, "save_checkpoint",
+                concat("rank ", static_cast<int>(failed), " could not write its part of the checkpoint of step ",
+                       parts.contents.step));
+  if (!root()) return;
+  std::int64_t const step = parts.contents.step;
+  auto const shared = std::make_shared<CheckpointInParts>(std::move(parts));  // a std::function is copied
+  writer_.begin(step, [shared, keep = o().keep] { return complete_parts(*shared->aside, shared->contents, keep); });
+}
+
+template <class Loss, class Device>
 void Run<Loss, Device>::write_checkpoint(CheckpointContents contents) {
   std::visit([&](auto& algorithm) { algorithm.keep(contents, o().out); }, algorithm_);
   if (!root()) return;
-  if (setup_.tokenizer) contents.tokenizer = setup_.tokenizer->text;
-  contents.facts = checkpoint_facts(setup_, done_, data_ranks());
-  if (o().async_checkpoint) {
+  add_facts(contents);
+  // Where ranks have parts there is no room for all of them.
+  if (o().async_checkpoint && !step_.in_parts()) {
     finish_checkpoint();  // of the one before
     writer_.begin(o().out, std::move(contents), o().keep);
   } else {
@@ -112,6 +179,7 @@ void Run<Loss, Device>::write_checkpoint(CheckpointContents contents) {
 
 template <class Loss, class Device>
 void Run<Loss, Device>::finish_checkpoint() {
+  if (parts_) finish_parts();
   if (std::optional<CheckpointWriter::Written> const written = writer_.finish()) tell_of_checkpoint(*written);
 }
 

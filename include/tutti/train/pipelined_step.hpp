@@ -100,6 +100,9 @@ class PipelinedStep {
   }
   graph::State list(std::string_view only = {}) { return parts().list(only); }
   void take(graph::Field const& whole) { parts().take(whole); }
+  void each_section(graph::Field const& whole, FunctionRef<void(std::int64_t, std::int64_t, std::int64_t)> f) {
+    parts().each_section(whole, f);
+  }
   graph::State collect(std::string_view name, std::source_location where) {
     require_connected(where);
     return parts().collect(*ranks_.pipeline, name, where);

@@ -76,6 +76,14 @@ class StopSignals {
     ::sigaction(SIGPIPE, &former_pipe_, nullptr);
   }
 
+  /// One more that asks to stop, from now on, unless who started the program has it ignored (nohup).
+  static void add(int signal) noexcept {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) return;
+    action.sa_handler = &detail::on_stop_signal;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+  }
   /// From now on nobody is answered on the error stream: the terminal is a view's, which shows it.
   static void silence() noexcept { detail::stop_notice = nullptr; }
   /// What is done before a second signal ends the process; only what a signal handler may do. Null: nothing.

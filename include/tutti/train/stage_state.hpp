@@ -55,6 +55,15 @@ class StageState {
                   static_cast<std::size_t>(section.bytes));
     }
   }
+  /// f(in_whole, in_stage, bytes) for what this stage has of a field of `list`, and no stage before it: where it begins
+  /// in the field and in this stage's one, in bytes.
+  void each_section(graph::Field const& whole, FunctionRef<void(std::int64_t, std::int64_t, std::int64_t)> f) const {
+    for (int const part : parts_of(whole)) {
+      if (part % cut_.stages() != stage_) continue;
+      Section const section = section_of(whole, part);
+      f(section.in_whole, section.in_stage, section.bytes);
+    }
+  }
   /// The one of this name, with its contents on the first stage. Ranks: the stages of one pipeline. Blocking.
   graph::State collect(comm::Port& pipeline, std::string_view name, std::source_location where) const {
     graph::State one = list(name);

@@ -147,6 +147,10 @@ class TrainStep {
   /// as `state()` last gave it. `whole.memory.clear` gives the memory back.
   /// Ranks: all. Of a pipeline a rank of the first stage may want them. Blocking.
   void collect(graph::Field& whole, bool wanted, std::source_location where = std::source_location::current());
+  /// f(at, data, bytes) for the runs of a field of `whole_fields()` that this rank has and no rank before it: together
+  /// ranks have each byte once. `at` in bytes; data as `collect` finds them.
+  template <class F>
+  void each_run(graph::Field const& whole, F&& f);
   /// f(state) sees what this rank of the data axis alone knows, of the whole model; of stages the first one does. With
   /// `writes` it gives that anew. Ranks: all. Blocking.
   template <class F>

@@ -5,7 +5,9 @@
 
 #include <tutti/train/train_step.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <source_location>
 #include <vector>
@@ -76,6 +78,44 @@ void TrainStep<Loss, Device>::collect(graph::Field& whole, bool wanted, std::sou
   else if (splits_.ranks() > 1 && (of_first || splits_.axis() == graph::MeshAxis::data))
     parallel::join(ranks_of_parts(parallel_, splits_, where), *field, splits_, to, parts, where);
   else if (to != nullptr) std::memcpy(to, field->data(), static_cast<std::size_t>(field->bytes()));
+}
+
+template <class Loss, class Device>
+template <class F>
+void TrainStep<Loss, Device>::each_run(graph::Field const& whole, F&& f) {
+  graph::Field const* const field = state_.find(whole.name);
+  graph::State all;  // of the stages: a field without contents
+  if (pipeline_) all = pipeline_->list(whole.name);
+  graph::Field const& part = pipeline_ ? all.at(whole.name) : *field;
+  parallel::Split const& split = splits_.of(part);
+  bool const sections = field != nullptr && sections_.divides(*field);
+  bool const along_data = splits_.axis() == graph::MeshAxis::data && split.divided();
+  if (!sections && !along_data && parallel_.port && parallel_.port->rank() != 0) return;
+  if (!split.divided() && parallel_.tensor && parallel_.tensor->rank() != 0) return;
+  struct Piece {  // what is here, and where it begins in `part`
+    std::int64_t begin, bytes;
+    std::byte const* data;
+  };
+  std::vector<Piece> pieces;
+  auto const add = [&](std::int64_t in_part, std::int64_t here, std::int64_t bytes) {
+    auto const* const data = static_cast<std::byte const*>(field->data());
+    if (!sections) return pieces.push_back({in_part, bytes, data + here});
+    sections_.each_section(*field, [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t const from = std::max(begin, here), to = std::min(end, here + bytes);
+      if (from < to) pieces.push_back({in_part + from - here, to - from, data + from});
+    });
+  };
+  if (pipeline_) pipeline_->each_section(part, add);
+  else add(0, 0, field->bytes());
+  int const rank = split.divided() ? ranks_of_parts(parallel_, splits_, std::source_location::current()).rank() : 0;
+  parallel::each_run(whole.shape, size_of(whole.dtype), split, splits_.ranks(), rank,
+                     [&](std::int64_t at, std::int64_t in_part, std::int64_t bytes) {
+                       for (Piece const& piece : pieces) {
+                         std::int64_t const from = std::max(in_part, piece.begin);
+                         std::int64_t const to = std::min(in_part + bytes, piece.begin + piece.bytes);
+                         if (from < to) f(at + from - in_part, piece.data + (from - piece.begin), to - from);
+                       }
+                     });
 }
 
 template <class Loss, class Device>

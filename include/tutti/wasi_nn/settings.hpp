@@ -234,13 +234,14 @@ void for_each_setting(AnySettings& s, F&& f) {
     "of all models and caches of the process; 0: what the machine has free");
   f(Row{"memory_pressure_threshold", g::memory, model, ""}, s.memory_pressure_threshold, Real{0.1, 1},
     "a use of this share of max_memory_mb is logged as a warning");
-  f(Row{"log_level", 0, model, "logging.level"}, s.log_level, Any{}, "the least that is logged");
+  f(Row{"log_level", 0, model, "logging.level level"}, s.log_level, Any{}, "the least that is logged");
   f(Row{"log_format", 0, model, "logging.format"}, s.log_format, Any{}, "of a line");
-  f(Row{"log_debug", 0, model, "logging.enable_debug enable_debug_log"}, s.log_debug, Any{}, "the same as level debug");
-  f(Row{"log_timestamps", 0, model, "logging.timestamps"}, s.log_timestamps, Any{},
+  f(Row{"log_debug", 0, model, "logging.enable_debug enable_debug enable_debug_log"}, s.log_debug, Any{},
+    "the same as level debug");
+  f(Row{"log_timestamps", 0, model, "logging.timestamps timestamps"}, s.log_timestamps, Any{},
     "lines begin with the time, in UTC");
-  f(Row{"log_colors", 0, model, "logging.colors"}, s.log_colors, Any{}, "on a terminal");
-  f(Row{"log_file", 0, model, "logging.file"}, s.log_file, Text{},
+  f(Row{"log_colors", 0, model, "logging.colors colors"}, s.log_colors, Any{}, "on a terminal");
+  f(Row{"log_file", 0, model, "logging.file file"}, s.log_file, Text{},
     "instead of standard error, in a folder that the host allows");
   f(Row{"seed", g::sampling, run, ""}, s.seed, Whole{-1},
     "the same seed gives the same text, where logits are the same; -1: another one for each answer");

@@ -237,6 +237,8 @@ TUTTI_KERNEL_INLINE F32 dot2(F32 c, I32 a, I32 b) {
   return fma(as_f32(bit_and(a, upper)), as_f32(bit_and(b, upper)), low);
 }
 TUTTI_KERNEL_INLINE I32 dot2_i16(I32 c, I32 a, I32 b) { return {_mm256_add_epi32(c.v, _mm256_madd_epi16(a.v, b.v))}; }
+TUTTI_KERNEL_INLINE I32 dot2_u8(I32 a, I32 b) { return {_mm256_maddubs_epi16(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE I32 add_i16(I32 a, I32 b) { return {_mm256_add_epi16(a.v, b.v)}; }
 /// Even and odd bytes apart: vpmaddubsw would saturate.
 TUTTI_KERNEL_INLINE I32 dot4(I32 c, I32 a, I32 b) {
   __m256i const even = _mm256_madd_epi16(_mm256_and_si256(a.v, _mm256_set1_epi16(0xff)),

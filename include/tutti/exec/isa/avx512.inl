@@ -225,6 +225,8 @@ TUTTI_KERNEL_INLINE I32 shift_right_logical(I32 a) {
 TUTTI_KERNEL_INLINE F32 scale(F32 a, F32 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 
 TUTTI_KERNEL_INLINE I32 dot2_i16(I32 c, I32 a, I32 b) { return {_mm512_add_epi32(c.v, _mm512_madd_epi16(a.v, b.v))}; }
+TUTTI_KERNEL_INLINE I32 dot2_u8(I32 a, I32 b) { return {_mm512_maddubs_epi16(a.v, b.v)}; }
+TUTTI_KERNEL_INLINE I32 add_i16(I32 a, I32 b) { return {_mm512_add_epi16(a.v, b.v)}; }
 
 }  // namespace tutti::isa::avx512
 

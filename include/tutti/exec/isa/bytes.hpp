@@ -15,22 +15,28 @@
 ///   sixteens(p)           of the 32 bits at p: 16 where one is set, else 0
 ///   look_up(table, a)     table[a], of 16 bytes
 ///   dot2_unsigned(w, x), dot2_signed(w, x)   sums of two neighbouring products, of w in [0, 127] or [-128, 127] by
-///                         x in [-127, 127]; dot4_unsigned, dot4_signed: of four
+///                         x in [-127, 127]; dot4_unsigned, dot4_signed: of four, dot4_unsigned(sum, w, x) added to sum
 ///   dot2(a, b)            of shorts
 ///   even_odd(p)           of 16 signed bytes those of even place, then those of odd place, as shorts
 ///   twice(eight)          eight unsigned bytes as shorts, then once more
 ///   low_nibbles(a), high_nibbles(a)   bits 0 to 3, 4 to 7 of shorts
 ///   spread(a, part)       short `part` of each half, in the whole half
-///   add, minus_times(a, b, shift)   a - b 2^shift
+///   add, shift_left(a, shift)   a 2^shift;   minus_times(a, b, shift)   a - b 2^shift
 ///   to_float, broadcast(p) of a float, float16 or int32, plus, times, plus_product(sum, a, b),
 ///   minus_product(sum, a, b)
 ///   total(a)              the sum of the lanes, in one order
+///
+/// Two vectors side by side: I8x64, I32x16, F32x16 with dot4_unsigned, dot4_signed, shift_left, to_float, times,
+/// plus_product as above, and
+///   both(low, high), low_half(a), high_half(a), load_pair(p) of 64 bytes
+///   eights(p)             p[0] in the low half, p[copies] in the high one; memory has each value `copies` times
 ///
 /// Everything is exact but what F32x8 rounds.
 
 #include <tutti/core/float16.hpp>
 #include <tutti/exec/isa/levels.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #ifdef __wasm_simd128__

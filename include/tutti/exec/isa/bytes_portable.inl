@@ -66,6 +66,10 @@ TUTTI_KERNEL_INLINE I32x8 dot4_unsigned(I8x32 const& w, I8x32 const& x) {
            w.v[4 * i + 3] * x.v[4 * i + 3];
   });
 }
+TUTTI_KERNEL_INLINE I32x8 dot4_unsigned(I32x8 const& sum, I8x32 const& w, I8x32 const& x) {
+  I32x8 const dot = dot4_unsigned(w, x);
+  return lanes_of<I32x8>([&](int i) { return sum.v[i] + dot.v[i]; });
+}
 TUTTI_KERNEL_INLINE I32x8 dot4_signed(I8x32 const& w, I8x32 const& x) { return dot4_unsigned(w, x); }
 
 TUTTI_KERNEL_INLINE I16x16 load_shorts(std::int16_t const* p) {
@@ -97,6 +101,9 @@ TUTTI_KERNEL_INLINE I32x8 add(I32x8 const& a, I32x8 const& b) {
 }
 TUTTI_KERNEL_INLINE I32x8 minus_times(I32x8 const& a, I32x8 const& b, int shift) {
   return lanes_of<I32x8>([&](int i) { return a.v[i] - b.v[i] * (1 << shift); });
+}
+TUTTI_KERNEL_INLINE I32x8 shift_left(I32x8 const& a, int shift) {
+  return lanes_of<I32x8>([&](int i) { return a.v[i] * (1 << shift); });
 }
 TUTTI_KERNEL_INLINE F32x8 to_float(I32x8 const& a) {
   return lanes_of<F32x8>([&](int i) { return a.v[i]; });
@@ -131,3 +138,5 @@ TUTTI_KERNEL_INLINE float total(F32x8 const& a) {
   for (int i = 0; i < 4; ++i) x[i] = a.v[i] + a.v[i + 4];
   return (x[0] + x[2]) + (x[1] + x[3]);
 }
+
+#include <tutti/exec/isa/bytes_pairs.inl>

@@ -85,6 +85,10 @@ TUTTI_KERNEL_INLINE I32x8 dot2(I16x16 const& x, I16x16 const& y) {
 TUTTI_KERNEL_INLINE I32x8 dot4_unsigned(I8x32 const& w, I8x32 const& x) {
   return {four_products(w.a, x.a), four_products(w.b, x.b)};
 }
+TUTTI_KERNEL_INLINE I32x8 dot4_unsigned(I32x8 const& sum, I8x32 const& w, I8x32 const& x) {
+  I32x8 const dot = dot4_unsigned(w, x);
+  return {wasm_i32x4_add(sum.a, dot.a), wasm_i32x4_add(sum.b, dot.b)};
+}
 TUTTI_KERNEL_INLINE I32x8 dot4_signed(I8x32 const& w, I8x32 const& x) { return dot4_unsigned(w, x); }
 
 TUTTI_KERNEL_INLINE I16x16 load_shorts(std::int16_t const* p) { return {wasm_v128_load(p), wasm_v128_load(p + 8)}; }
@@ -122,6 +126,10 @@ TUTTI_KERNEL_INLINE I32x8 add(I32x8 const& x, I32x8 const& y) {
 TUTTI_KERNEL_INLINE I32x8 minus_times(I32x8 const& x, I32x8 const& y, int shift) {
   auto const by = static_cast<std::uint32_t>(shift);
   return {wasm_i32x4_sub(x.a, wasm_i32x4_shl(y.a, by)), wasm_i32x4_sub(x.b, wasm_i32x4_shl(y.b, by))};
+}
+TUTTI_KERNEL_INLINE I32x8 shift_left(I32x8 const& x, int shift) {
+  auto const by = static_cast<std::uint32_t>(shift);
+  return {wasm_i32x4_shl(x.a, by), wasm_i32x4_shl(x.b, by)};
 }
 TUTTI_KERNEL_INLINE F32x8 to_float(I32x8 const& x) {
   return {wasm_f32x4_convert_i32x4(x.a), wasm_f32x4_convert_i32x4(x.b)};
@@ -161,3 +169,5 @@ TUTTI_KERNEL_INLINE float total(F32x8 const& x) {
   return (wasm_f32x4_extract_lane(four, 0) + wasm_f32x4_extract_lane(four, 2)) +
          (wasm_f32x4_extract_lane(four, 1) + wasm_f32x4_extract_lane(four, 3));
 }
+
+#include <tutti/exec/isa/bytes_pairs.inl>

@@ -49,15 +49,15 @@ TUTTI_KERNEL_INLINE I16x16 dot2_signed(I8x32 w, I8x32 x) {
   return {_mm256_maddubs_epi16(_mm256_abs_epi8(w.v), _mm256_sign_epi8(x.v, w.v))};
 }
 TUTTI_KERNEL_INLINE I32x8 dot2(I16x16 a, I16x16 b) { return {_mm256_madd_epi16(a.v, b.v)}; }
-TUTTI_KERNEL_INLINE I32x8 dot4_unsigned(I8x32 w, I8x32 x) {
+TUTTI_KERNEL_INLINE I32x8 dot4_unsigned(I32x8 sum, I8x32 w, I8x32 x) {
 #ifdef TUTTI_BYTES_VNNI
-  I32x8 sum{_mm256_setzero_si256()};
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.v) : "v"(w.v), "vm"(x.v));  // see dot4 in avx512.inl
   return sum;
 #else
-  return {_mm256_madd_epi16(dot2_unsigned(w, x).v, _mm256_set1_epi16(1))};
+  return {_mm256_add_epi32(sum.v, _mm256_madd_epi16(dot2_unsigned(w, x).v, _mm256_set1_epi16(1)))};
 #endif
 }
+TUTTI_KERNEL_INLINE I32x8 dot4_unsigned(I8x32 w, I8x32 x) { return dot4_unsigned({_mm256_setzero_si256()}, w, x); }
 TUTTI_KERNEL_INLINE I32x8 dot4_signed(I8x32 w, I8x32 x) {
   return dot4_unsigned({_mm256_abs_epi8(w.v)}, {_mm256_sign_epi8(x.v, w.v)});
 }
@@ -88,6 +88,7 @@ TUTTI_KERNEL_INLINE I32x8 add(I32x8 a, I32x8 b) { return {_mm256_add_epi32(a.v, 
 TUTTI_KERNEL_INLINE I32x8 minus_times(I32x8 a, I32x8 b, int shift) {
   return {_mm256_sub_epi32(a.v, _mm256_slli_epi32(b.v, shift))};
 }
+TUTTI_KERNEL_INLINE I32x8 shift_left(I32x8 a, int shift) { return {_mm256_slli_epi32(a.v, shift)}; }
 TUTTI_KERNEL_INLINE F32x8 to_float(I32x8 a) { return {_mm256_cvtepi32_ps(a.v)}; }
 TUTTI_KERNEL_INLINE I32x8 broadcast(std::int32_t const* p) { return {_mm256_set1_epi32(*p)}; }
 TUTTI_KERNEL_INLINE F32x8 broadcast(float const* p) { return {_mm256_broadcast_ss(p)}; }
@@ -103,3 +104,5 @@ TUTTI_KERNEL_INLINE float total(F32x8 a) {
   x = _mm_add_ps(x, _mm_movehl_ps(x, x));
   return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
+
+#include <tutti/exec/isa/bytes_pairs.inl>

@@ -20,7 +20,8 @@
 /// as bits; deinterleave(a, b, even, odd): the elements of even and of odd place of a followed by b; interleave(even,
 /// odd, a, b) undoes it; round_bfloat16(v): floats, to the nearest even bfloat16; pack_bfloat16(low, high): the same as
 /// bits, a pair a lane (where has_dot2, subnormals are zero); dot2(c, a, b): c + two products of such pairs a lane;
-/// has_dot2: in one instruction; dot2_i16(c, a, b): c + two products of signed 16-bit halves a lane; dot4(c, a, b): c +
+/// has_dot2: in one instruction; dot2_i16(c, a, b): c + two products of signed 16-bit halves a lane; dot2_u8(a, b): two
+/// products of unsigned by signed bytes a half, add_i16 their sums, all of which must fit 16 bits; dot4(c, a, b): c +
 /// four products of unsigned by signed bytes; has_dot4: in one instruction; sums of integers wrap around; exp, log,
 /// tanh, logistic, gelu, gelu_gradient, silu, silu_gradient, silu_and_gradient, sin, cos, erf,
 /// exact_gelu, maximum, one_or_zero, like (math.inl).

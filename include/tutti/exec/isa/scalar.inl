@@ -160,6 +160,20 @@ TUTTI_KERNEL_INLINE I32 dot2_i16(I32 c, I32 a, I32 b) {
   std::int32_t const low = static_cast<std::int16_t>(unsigned_of(a)) * static_cast<std::int16_t>(unsigned_of(b));
   return add(c, add(I32{low}, I32{(a.v >> 16) * (b.v >> 16)}));
 }
+TUTTI_KERNEL_INLINE I32 dot2_u8(I32 a, I32 b) {
+  std::uint32_t sums = 0;
+  for (int half = 0; half < 32; half += 16) {
+    int sum = 0;
+    for (int byte = half; byte < half + 16; byte += 8)
+      sum += static_cast<std::uint8_t>(unsigned_of(a) >> byte) * static_cast<std::int8_t>(unsigned_of(b) >> byte);
+    sums |= static_cast<std::uint32_t>(static_cast<std::uint16_t>(sum)) << half;
+  }
+  return {static_cast<std::int32_t>(sums)};
+}
+TUTTI_KERNEL_INLINE I32 add_i16(I32 a, I32 b) {
+  std::uint32_t const low = (unsigned_of(a) + unsigned_of(b)) & 0xffffu;
+  return {static_cast<std::int32_t>(low | ((unsigned_of(a) & 0xffff0000u) + (unsigned_of(b) & 0xffff0000u)))};
+}
 TUTTI_KERNEL_INLINE I32 dot4(I32 c, I32 a, I32 b) {
   std::int32_t total = 0;
   for (int byte = 0; byte < 4; ++byte)

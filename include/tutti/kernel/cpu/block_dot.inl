@@ -26,10 +26,8 @@ TUTTI_KERNEL_INLINE float round_block(float const* x, std::int8_t* q, float& mag
     I32 const one = as_i32(abs(load(x + i)));
     largest = select(less(largest, one), one, largest);
   }
-  std::int32_t each[width], most = 0;
-  store(each, largest);
-  for (std::int32_t const one : each) most = most < one ? one : most;
-  magnitude = std::bit_cast<float>(most);
+  bool const has_nan = any(less(set_i32(0x7f800000), largest));
+  magnitude = has_nan ? std::numeric_limits<float>::quiet_NaN() : max_lane(as_f32(largest));
   float const factor = magnitude < 0x1p-120f ? 0.0f : 127.0f / magnitude;
   for (int i = 0; i < N; i += width) store(q + i, to_i32(mul(set(factor), load(x + i))));
   return factor;
@@ -48,9 +46,13 @@ TUTTI_TARGET inline void round_by_32(float const* x, std::int64_t in, BlockRound
     std::int8_t* const q = to.q + 32 * i;
     bool const zeros = round_block<32>(x + 32 * i, q, magnitude) == 0.0f && magnitude < 1.0f;
     float const scale = zeros ? 0.0f : magnitude / 127.0f;
-    to.scales[i] = half_scale(scale);
-    to.totals[i] = sum_of_bytes<32>(q);
-    to.eighths_of_sums[i] = half_scale(scale * static_cast<float>(to.totals[i])) * 0.125f;
+    int const total = sum_of_bytes<32>(q);
+    float const stored = half_scale(scale), eighth = half_scale(scale * static_cast<float>(total)) * 0.125f;
+    for (int copy = 0; copy < bytes::copies; ++copy) {
+      to.scales[bytes::copies * i + copy] = stored;
+      to.minus_totals[bytes::copies * i + copy] = -total;
+      to.eighths_of_sums[bytes::copies * i + copy] = eighth;
+    }
   }
 }
 /// One row in blocks of 256: as Q8_K of GGML, but for the order of the sums of 16: even ones, then odd ones.
@@ -91,32 +93,49 @@ TUTTI_KERNEL_INLINE I8x32 codes_of(blocks::IQ4_NL const& b) {
   return bytes::look_up(blocks::iq4_values, bytes::nibbles(b.q));
 }
 
+/// Whether bytes are multiplied and summed by one instruction, which takes codes to 255.
+inline constexpr bool one_instruction = ::tutti::isa::TUTTI_ISA::has_dot4;
+
 /// Bytes of weights that are asked for ahead of their use: past the end of a page no processor does that by itself.
 inline constexpr std::int64_t block_ahead = 2048;
 
-/// sums[r] += block i of `count` of row r of x times a block.
-template <class Block, int Rows>
-TUTTI_KERNEL_INLINE void add_block(Block const& block, BlockRounding const& x, std::int64_t count, std::int64_t i,
-                                   F32x8 (&sums)[Rows]) {
-  I8x32 const codes = codes_of(block);
-  F32x8 const d = bytes::broadcast(&block.d);
+/// The values at p of one block, or of two side by side.
+template <bool Pair, class T>
+TUTTI_KERNEL_INLINE auto across(T const* p) {
+  if constexpr (Pair) return bytes::eights(p);
+  else return bytes::broadcast(p);
+}
+/// sums[r] += block i of `count` of row r of x times a block, or blocks i and i + 1 times two, side by side.
+template <class Block, class Codes, class Floats, int Rows>
+TUTTI_KERNEL_INLINE void add_block(Codes const& codes, Floats const& d, Floats const& m, BlockRounding const& x,
+                                   std::int64_t count, std::int64_t i, Floats (&sums)[Rows]) {
+  constexpr bool pair = std::is_same_v<Floats, bytes::F32x16>;
   TUTTI_UNROLL
   for (int r = 0; r < Rows; ++r) {
-    std::int64_t const at = r * count + i;
-    I8x32 const right = bytes::load_bytes(x.q + 32 * at);
-    F32x8 const scale = bytes::times(d, bytes::broadcast(x.scales + at));
-    if constexpr (requires { block.m; }) {
+    std::int64_t const at = r * count + i, value = bytes::copies * at;
+    Codes right;
+    if constexpr (pair) right = bytes::load_pair(x.q + 32 * at);
+    else right = bytes::load_bytes(x.q + 32 * at);
+    Floats const scale = bytes::times(d, across<pair>(x.scales + value));
+    if constexpr (requires(Block const& block) { block.m; }) {
       sums[r] = bytes::plus_product(sums[r], scale, bytes::to_float(bytes::dot4_unsigned(codes, right)));
-      sums[r] = bytes::plus_product(sums[r], bytes::broadcast(&block.m), bytes::broadcast(x.eighths_of_sums + at));
+      sums[r] = bytes::plus_product(sums[r], m, across<pair>(x.eighths_of_sums + value));
     } else if constexpr (code_offset<Block> != 0) {
       // An eighth of what is too much, in each of the eight lanes.
-      I32x8 const dot = bytes::minus_times(bytes::dot4_unsigned(codes, right), bytes::broadcast(x.totals + at),
-                                           std::countr_zero(static_cast<unsigned>(code_offset<Block>)) - 3);
-      sums[r] = bytes::plus_product(sums[r], scale, bytes::to_float(dot));
+      constexpr int shift = std::countr_zero(static_cast<unsigned>(code_offset<Block>)) - 3;
+      auto less = across<pair>(x.minus_totals + value);
+      if constexpr (shift != 0) less = bytes::shift_left(less, shift);
+      sums[r] = bytes::plus_product(sums[r], scale, bytes::to_float(bytes::dot4_unsigned(less, codes, right)));
     } else {
       sums[r] = bytes::plus_product(sums[r], scale, bytes::to_float(bytes::dot4_signed(codes, right)));
     }
   }
+}
+/// What is added to a product: 0 where a block has none.
+template <class Block>
+TUTTI_KERNEL_INLINE F32x8 min_of(Block const& block) {
+  if constexpr (requires { block.m; }) return bytes::broadcast(&block.m);
+  else return F32x8{};
 }
 /// out[r * out_row] = row r of x times the row w, of `count` blocks of 32: even ones and odd ones apart, so that a sum
 /// need not wait for the one before.
@@ -124,18 +143,23 @@ template <class Block, int Rows>
 TUTTI_TARGET void dots_by_32(std::byte const* w, std::int64_t count, BlockRounding const& x, float* out,
                              std::int64_t out_row) {
   auto const* const row = reinterpret_cast<Block const*>(w);
-  F32x8 even[Rows], odd[Rows];
+  bytes::F32x16 sums[Rows];
   TUTTI_UNROLL
-  for (int r = 0; r < Rows; ++r) even[r] = odd[r] = F32x8{};
+  for (int r = 0; r < Rows; ++r) sums[r] = bytes::F32x16{};
   std::int64_t i = 0;
   for (; i + 2 <= count; i += 2) {
     __builtin_prefetch(reinterpret_cast<char const*>(row + i) + block_ahead);
-    add_block(row[i], x, count, i, even);
-    add_block(row[i + 1], x, count, i + 1, odd);
+    Block const &one = row[i], &two = row[i + 1];
+    add_block<Block>(bytes::both(codes_of(one), codes_of(two)),
+                     bytes::both(bytes::broadcast(&one.d), bytes::broadcast(&two.d)),
+                     bytes::both(min_of(one), min_of(two)), x, count, i, sums);
   }
-  if (i < count) add_block(row[i], x, count, i, even);
+  F32x8 even[Rows];
   TUTTI_UNROLL
-  for (int r = 0; r < Rows; ++r) out[r * out_row] = bytes::total(bytes::plus(even[r], odd[r]));
+  for (int r = 0; r < Rows; ++r) even[r] = bytes::low_half(sums[r]);
+  if (i < count) add_block<Block>(codes_of(row[i]), bytes::broadcast(&row[i].d), min_of(row[i]), x, count, i, even);
+  TUTTI_UNROLL
+  for (int r = 0; r < Rows; ++r) out[r * out_row] = bytes::total(bytes::plus(even[r], bytes::high_half(sums[r])));
 }
 
 // Codes of part p of eight of blocks of 256.

@@ -23,29 +23,41 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace tutti::kernel::cpu {
 
-/// Rows rounded to int8 in blocks. Of blocks of 32: a scale each, the sum of the integers, and an eighth (the share of
-/// a lane) of scale times sum; of blocks of 256: a scale each and the sums of sixteen integers.
+/// Rows rounded to int8 in blocks. Of blocks of 32, each `copies` times: a scale, less the sum of the integers, and an
+/// eighth (the share of a lane) of scale times sum; of blocks of 256: a scale each and the sums of sixteen integers.
 struct BlockRounding {
   std::int8_t* q = nullptr;
   float* scales = nullptr;
-  std::int32_t* totals = nullptr;
+  std::int32_t* minus_totals = nullptr;
   float* eighths_of_sums = nullptr;
   std::int16_t* sums = nullptr;
+  int copies = 1;
 
   /// From row r on.
   BlockRounding row(std::int64_t r, std::int64_t in, int block) const noexcept {
     std::int64_t const first = r * (in / block);
-    if (block == 32) return {q + r * in, scales + first, totals + first, eighths_of_sums + first, nullptr};
+    std::int64_t const values = copies * first;
+    if (block == 32) return {q + r * in, scales + values, minus_totals + values, eighths_of_sums + values, {}, copies};
     return {q + r * in, scales + first, nullptr, nullptr, sums + 16 * first};
   }
 };
 /// In the forms that some weights ask for, the others null.
 struct BlockRoundings {
   BlockRounding by_32, by_256;
+};
+/// Many rows rounded to int8: of each block of 32 a scale, of each sixteen integers the sum. For one weight, of each
+/// group of codes with a scale of its own: the integer that a product starts from, and scale times sum.
+struct RoundedRows {
+  std::int8_t* q = nullptr;
+  float* scales = nullptr;
+  std::int16_t* sums = nullptr;
+  std::int32_t* starts = nullptr;
+  float* scaled_sums = nullptr;
 };
 
 }  // namespace tutti::kernel::cpu
@@ -55,6 +67,9 @@ struct BlockRoundings {
 #include <tutti/exec/isa/foreach.inl>
 #undef TUTTI_ISA_BODY
 #define TUTTI_ISA_BODY <tutti/kernel/cpu/block_product.inl>
+#include <tutti/exec/isa/foreach.inl>
+#undef TUTTI_ISA_BODY
+#define TUTTI_ISA_BODY <tutti/kernel/cpu/block_many.inl>
 #include <tutti/exec/isa/foreach.inl>
 #undef TUTTI_ISA_BODY
 #undef TUTTI_ISA_WITH_BF16
@@ -83,6 +98,18 @@ inline void block_swiglu_few(exec::Isa isa, BlockSwiGlu const& p, std::int64_t b
                              BlockRoundings const& rounded) {
   TUTTI_DISPATCH_ALL(isa, block_swiglu_few(p, begin, end, rounded));
 }
+inline int rounding_copies(exec::Isa isa) { TUTTI_DISPATCH_ALL(isa, bytes::copies); }
+inline bool rounds_many(exec::Isa isa, BlockType type) { TUTTI_DISPATCH_ALL(isa, rounds_many(type)); }
+inline void round_many(exec::Isa isa, std::int64_t rows, std::int64_t in, float const* x, std::int64_t x_stride,
+                       RoundedRows const& to, std::int64_t first) {
+  TUTTI_DISPATCH_ALL(isa, round_many(rows, in, x, x_stride, to, first));
+}
+inline void block_product_many(exec::Isa isa, BlockProduct const& p, std::int64_t o, std::int64_t n,
+                               RoundedRows const& x, float* wide, float* panel) {
+  TUTTI_DISPATCH_ALL(isa, block_product_many(p, o, n, x, wide, panel));
+}
+inline std::int64_t many_panel_floats(exec::Isa isa) { TUTTI_DISPATCH(isa, many_panel_floats()); }
+inline std::int64_t many_wide_floats(exec::Isa isa) { TUTTI_DISPATCH(isa, many_wide_floats()); }
 inline void widen_row(exec::Isa isa, BlockMatrix const& w, std::int64_t o, float* y) {
   TUTTI_DISPATCH(isa, widen_row(w, o, y));
 }
@@ -116,19 +143,28 @@ struct FewRows {
     by_256 = by_256 || block_elements(type) == 256;
   }
   void carve(Carver& memory) {
+    int const copies = rounding_copies(isa);
+    std::int64_t const values = copies * rows * (in / 32);
     if (by_32)
-      rounded.by_32 = {memory.take<std::int8_t>(rows * in), memory.take<float>(rows * (in / 32)),
-                       memory.take<std::int32_t>(rows * (in / 32)), memory.take<float>(rows * (in / 32)), nullptr};
+      rounded.by_32 = {memory.take<std::int8_t>(rows * in),
+                       memory.take<float>(values),
+                       memory.take<std::int32_t>(values),
+                       memory.take<float>(values),
+                       nullptr,
+                       copies};
     if (by_256)
       rounded.by_256 = {memory.take<std::int8_t>(rows * in), memory.take<float>(rows * (in / 256)), nullptr, nullptr,
                         memory.take<std::int16_t>(rows * (in / 16))};
   }
 };
 
-/// A call with many rows, on one thread: weights become float32 panels, some rows of them at a time.
+/// A call with many rows, on one thread. Weights that are not multiplied in integers become float32 panels, some rows
+/// of them at a time.
 struct ManyRows {
   exec::Isa isa;
-  std::int64_t rows, in, columns;  ///< of the weights that are panels at a time
+  std::int64_t rows, in, columns;  ///< of the weights that are taken at a time
+  bool integers = false, floats = false;
+  RoundedRows rounded{};
   float *panels = nullptr, *wide = nullptr, *scratch = nullptr, *ups = nullptr;
 
   ManyRows(exec::Isa level, std::int64_t rows_, std::int64_t in_, std::int64_t most)
@@ -137,6 +173,7 @@ struct ManyRows {
     columns = std::min(std::max<std::int64_t>(32, (std::int64_t{3} << 18) / std::max<std::int64_t>(in, 1) / 32 * 32),
                        (most + 31) / 32 * 32);
   }
+  void take(BlockType type) { (rounds_many(isa, type) ? integers : floats) = true; }
   Gemm product(float const* x, std::int64_t x_stride) const {
     Gemm g;
     g.m = rows, g.n = columns, g.k = in;
@@ -144,20 +181,42 @@ struct ManyRows {
     g.b_row = 1, g.b_column = in;
     return g;
   }
+  /// What the threads of a call share.
+  void carve_shared(Carver& memory) {
+    if (!integers) return;
+    rounded.q = memory.take<std::int8_t>(rows * in);
+    rounded.scales = memory.take<float>(rows * (in / 32));
+    rounded.sums = memory.take<std::int16_t>(rows * (in / 16));
+  }
   void carve(Carver& memory, bool with_ups) {
-    // What is multiplied from where it lies needs more than what comes as panels, and with c in the place of the
-    // residual k is not split.
-    Gemm g = product(nullptr, in);
-    std::int64_t const whole = gemm_scratch(g, rows, columns);
-    g.c = this;
-    scratch = memory.take<float>(std::max(whole, gemm_scratch(g, rows, columns)));
-    panels = memory.take<float>(columns * in);
-    wide = memory.take<float>(32 * in);
+    if (integers) {
+      rounded.starts = memory.take<std::int32_t>(rows * (in / 16));
+      rounded.scaled_sums = memory.take<float>(rows * (in / 16));
+    }
+    std::int64_t panel_floats = integers ? many_panel_floats(isa) : 0;
+    std::int64_t wide_floats = integers ? many_wide_floats(isa) : 0;
+    if (floats) {
+      // What is multiplied from where it lies needs more than what comes as panels, and with c in the place of the
+      // residual k is not split.
+      Gemm g = product(nullptr, in);
+      std::int64_t const whole = gemm_scratch(g, rows, columns);
+      g.c = this;
+      scratch = memory.take<float>(std::max(whole, gemm_scratch(g, rows, columns)));
+      panel_floats = std::max(panel_floats, columns * in);
+      wide_floats = std::max(wide_floats, 32 * in);
+    }
+    panels = memory.take<float>(panel_floats);
+    wide = memory.take<float>(wide_floats);
     if (with_ups) ups = memory.take<float>(rows * columns);
   }
-  /// Rows [o, o + n) of w as the right operand of g.
-  void multiply(Gemm g, BlockMatrix const& w, std::int64_t o, std::int64_t n) const {
+  /// p, of the rows [o, o + n) of its weight: y, bias and residual lie as those do.
+  void multiply(BlockProduct const& p, std::int64_t o, std::int64_t n) const {
+    BlockMatrix const& w = p.weight;
+    if (rounds_many(isa, w.type)) return block_product_many(isa, p, o, n, rounded, wide, panels);
+    Gemm g = product(p.x, p.x_stride);
     g.n = n;
+    g.c = p.y, g.c_row = p.y_stride;
+    g.epilogue.bias = p.bias, g.epilogue.residual = p.residual, g.epilogue.residual_stride = p.residual_stride;
     GemmPanels const packed{.words = panels, .k = in, .n = n, .product = Product::float32, .isa = isa};
     if (w.type == BlockType::f32 || w.type == BlockType::bf16) {
       g.b = w.data + o * in * block_bytes(w.type);
@@ -175,24 +234,24 @@ struct ManyRows {
     }
     gemm_region<Product::float32>(isa, g, 0, rows, 0, n, scratch);
   }
-  void operator()(BlockProduct const& p, std::int64_t begin, std::int64_t end) const {
-    Gemm g = product(p.x, p.x_stride);
-    g.c_row = p.y_stride, g.epilogue.residual_stride = p.residual_stride;
+  void operator()(BlockProduct p, std::int64_t begin, std::int64_t end) const {
+    float* const y = p.y;
+    float const *const bias = p.bias, *const residual = p.residual;
     for (std::int64_t o = begin; o < end; o += columns) {
-      g.c = p.y + o;
-      if (p.bias != nullptr) g.epilogue.bias = p.bias + o;
-      if (p.residual != nullptr) g.epilogue.residual = p.residual + o;
-      multiply(g, p.weight, o, std::min(columns, end - o));
+      p.y = y + o;
+      if (bias != nullptr) p.bias = bias + o;
+      if (residual != nullptr) p.residual = residual + o;
+      multiply(p, o, std::min(columns, end - o));
     }
   }
   void operator()(BlockSwiGlu const& p, std::int64_t begin, std::int64_t end) const {
-    Gemm g = product(p.x, p.x_stride);
+    BlockProduct half{.rows = rows, .x = p.x, .x_stride = p.x_stride};
     for (std::int64_t o = begin; o < end; o += columns) {
       std::int64_t const n = std::min(columns, end - o);
-      g.c = p.y + o, g.c_row = p.y_stride;
-      multiply(g, p.gate, o, n);
-      g.c = ups, g.c_row = n;
-      multiply(g, p.up, o, n);
+      half.weight = p.gate, half.y = p.y + o, half.y_stride = p.y_stride;
+      multiply(half, o, n);
+      half.weight = p.up, half.y = ups, half.y_stride = n;
+      multiply(half, o, n);
       SwiGlu const gates{rows, n, p.y + o, p.y_stride, ups, n, p.y + o, p.y_stride};
       for (std::int64_t r = 0; r < rows; ++r) swiglu_part(isa, gates, r, 0, n);
     }
@@ -220,6 +279,29 @@ void carve_scratch(exec::Context& context, int thread, F carve) {
   Carver memory(static_cast<std::byte*>(context.scratch(thread, size.used())));
   carve(memory);
 }
+/// run(many, begin, end) on threads that share `out` outputs of a call with many rows, whose weights `call` has taken.
+/// x is rounded once, for all threads, in memory of the first.
+template <class F>
+void share_many(exec::Context& context, ManyRows call, std::int64_t out, float const* x, std::int64_t x_stride,
+                double work, bool with_ups, F run) {
+  auto const carve = [&](ManyRows& many) {
+    return [&](Carver& memory) {
+      many.carve_shared(memory);
+      many.carve(memory, with_ups);
+    };
+  };
+  carve_scratch(context, 0, carve(call));  // `columns` is at least that of any thread: what comes fits
+  if (call.integers)
+    context.parallel_for(call.rows, 4096 / std::max<std::int64_t>(call.in, 1) + 1,
+                         [&](std::int64_t begin, std::int64_t end) {
+                           round_many(call.isa, end - begin, call.in, x, x_stride, call.rounded, begin);
+                         });
+  share_outputs(context, out, 32, work, [&](std::int64_t begin, std::int64_t end, int thread) {
+    ManyRows many = call;
+    if (thread != 0) carve_scratch(context, thread, [&](Carver& memory) { many.carve(memory, with_ups); });
+    run(many, begin, end);
+  });
+}
 inline double block_work(std::int64_t rows, std::int64_t out, std::int64_t in) noexcept {
   return static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
 }
@@ -241,31 +323,30 @@ TUTTI_INLINE void block_products(exec::Context& context, BlockProduct const* pro
   }
   if (out == 0 || products->rows == 0) return;
   std::int64_t const rows = products->rows, in = products->weight.in;
-  bool const few = rows <= block_product_few_rows;
   double const work = detail::block_work(rows, out, in);
-  detail::share_outputs(context, out, few ? 4 : 32, work, [&](std::int64_t begin, std::int64_t end, int thread) {
-    // f(product, first, last) of the parts of products that outputs [begin, end) of them all are.
-    auto const each = [&](auto f) {
-      std::int64_t before = 0;
-      for (int i = 0; i < count; before += products[i++].weight.out) {
-        std::int64_t const first = std::max<std::int64_t>(begin - before, 0);
-        std::int64_t const last = std::min(end - before, products[i].weight.out);
-        if (first < last) f(products[i], first, last);
-      }
-    };
-    if (few) {
-      detail::FewRows x{context.isa(), rows, in};
-      each([&](BlockProduct const& p, std::int64_t, std::int64_t) { x.take(p.weight.type); });
-      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
-      detail::round_rows(x.isa, rows, in, products->x, products->x_stride, x.rounded);
-      each([&](BlockProduct const& p, std::int64_t first, std::int64_t last) {
-        detail::block_product_few(x.isa, p, first, last, x.rounded);
-      });
-    } else {
-      detail::ManyRows many(context.isa(), rows, in, end - begin);
-      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { many.carve(memory, false); });
-      each(many);
+  // f(product, first, last) of the parts of products that outputs [begin, end) of them all are.
+  auto const each = [&](std::int64_t begin, std::int64_t end, auto const& f) {
+    std::int64_t before = 0;
+    for (int i = 0; i < count; before += products[i++].weight.out) {
+      std::int64_t const first = std::max<std::int64_t>(begin - before, 0);
+      std::int64_t const last = std::min(end - before, products[i].weight.out);
+      if (first < last) f(products[i], first, last);
     }
+  };
+  if (rows > block_product_few_rows) {
+    detail::ManyRows many(context.isa(), rows, in, out);
+    for (int i = 0; i < count; ++i) many.take(products[i].weight.type);
+    return detail::share_many(context, many, out, products->x, products->x_stride, work, false,
+                              [&](auto const& part, std::int64_t begin, std::int64_t end) { each(begin, end, part); });
+  }
+  detail::share_outputs(context, out, 4, work, [&](std::int64_t begin, std::int64_t end, int thread) {
+    detail::FewRows x{context.isa(), rows, in};
+    each(begin, end, [&](BlockProduct const& p, std::int64_t, std::int64_t) { x.take(p.weight.type); });
+    detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
+    detail::round_rows(x.isa, rows, in, products->x, products->x_stride, x.rounded);
+    each(begin, end, [&](BlockProduct const& p, std::int64_t first, std::int64_t last) {
+      detail::block_product_few(x.isa, p, first, last, x.rounded);
+    });
   });
 }
 /// Contract: tutti/kernel/block_product.hpp.
@@ -283,21 +364,21 @@ TUTTI_INLINE void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
                 concat("gate is ", out, " x ", in, ", up ", p.up.out, " x ", p.up.in,
                        ". They must have the same shape"));
   if (rows == 0 || out == 0) return;
-  bool const few = rows <= block_product_few_rows;
   double const work = 2 * detail::block_work(rows, out, in);
-  detail::share_outputs(context, out, few ? 4 : 32, work, [&](std::int64_t begin, std::int64_t end, int thread) {
-    if (few) {
-      detail::FewRows x{context.isa(), rows, in};
-      x.take(p.gate.type);
-      x.take(p.up.type);
-      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
-      detail::round_rows(x.isa, rows, in, p.x, p.x_stride, x.rounded);
-      detail::block_swiglu_few(x.isa, p, begin, end, x.rounded);
-    } else {
-      detail::ManyRows many(context.isa(), rows, in, end - begin);
-      detail::carve_scratch(context, thread, [&](detail::Carver& memory) { many.carve(memory, true); });
-      many(p, begin, end);
-    }
+  if (rows > block_product_few_rows) {
+    detail::ManyRows many(context.isa(), rows, in, out);
+    many.take(p.gate.type);
+    many.take(p.up.type);
+    return detail::share_many(context, many, out, p.x, p.x_stride, work, true,
+                              [&](auto const& part, std::int64_t begin, std::int64_t end) { part(p, begin, end); });
+  }
+  detail::share_outputs(context, out, 4, work, [&](std::int64_t begin, std::int64_t end, int thread) {
+    detail::FewRows x{context.isa(), rows, in};
+    x.take(p.gate.type);
+    x.take(p.up.type);
+    detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
+    detail::round_rows(x.isa, rows, in, p.x, p.x_stride, x.rounded);
+    detail::block_swiglu_few(x.isa, p, begin, end, x.rounded);
   });
 }
 

@@ -33,8 +33,14 @@ TUTTI_TARGET void block_tile(BlockMatrix const& w, std::int64_t o, int n, std::i
   std::byte const* from = w.data + o * row;
   for (int j = 0; j < n; ++j, from += row) {
     std::int64_t r = 0;
+    // As many as the registers hold.
+    if constexpr (one_instruction)
+      for (; r + 8 <= rows; r += 8)
+        block_dots<Block, 8>(from, w.in, x, x_stride, rounded, r, tile + r * tile_columns + j, tile_columns);
     for (; r + 4 <= rows; r += 4)
       block_dots<Block, 4>(from, w.in, x, x_stride, rounded, r, tile + r * tile_columns + j, tile_columns);
+    for (; r + 2 <= rows; r += 2)
+      block_dots<Block, 2>(from, w.in, x, x_stride, rounded, r, tile + r * tile_columns + j, tile_columns);
     for (; r < rows; ++r) block_dots<Block, 1>(from, w.in, x, x_stride, rounded, r, tile + r * tile_columns + j, 0);
   }
 }
