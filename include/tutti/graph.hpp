@@ -46,6 +46,7 @@
 #include <tutti/graph/division.hpp>
 #include <tutti/graph/program.hpp>
 #include <tutti/graph/divide.hpp>
+#include <tutti/graph/early_gathers.hpp>
 #include <tutti/graph/fit_cuda.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/lower_arrays.hpp>

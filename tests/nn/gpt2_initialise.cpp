@@ -3,6 +3,8 @@
 
 #include <tutti/nn/gpt2_initialise.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -85,4 +87,19 @@ TEST_CASE("padding rows of the embedding are zero, another seed gives other weig
   for (std::size_t i = 300 * 48; i < 384 * 48; ++i) REQUIRE(all[i] == 0.0f);
   CHECK(all[0] != other[0]);
   CHECK(std::isfinite(other[100]));
+}
+
+TEST_CASE("a tensor that is initialised alone has the weights that it has beside the others") {
+  std::vector<float> const all = initialised(42);
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < 16; ++i) {
+    std::int64_t const size = gpt2_shape(config, i).size();
+    std::vector<float> alone(static_cast<std::size_t>(size), 99.0f);
+    std::array<float*, 16> tensors{};
+    tensors[i] = alone.data();
+    initialise_gpt2(config, tensors, 42);
+    INFO(gpt2_tensors[i].name);
+    CHECK(std::equal(alone.begin(), alone.end(), all.begin() + offset));
+    offset += size;
+  }
 }

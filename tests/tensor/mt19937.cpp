@@ -149,3 +149,19 @@ TEST_CASE("53-bit and 24-bit uniforms stay below one") {
   }
   CHECK(inside);
 }
+
+TEST_CASE("draws that are passed over leave the generator where drawing leaves it") {
+  for (std::size_t count : {0u, 1u, 7u, 15u, 16u, 17u, 33u, 623u, 624u, 1000u, 5000u}) {
+    INFO(count << " elements");
+    Mt19937 draws(7), skips(7), words(7), discards(7);
+    std::vector<float> values(count);
+    for (int turn = 0; turn < 3; ++turn) {
+      draws.fill_normal(values);
+      skips.skip_normal(count);
+      CHECK(draws.state() == skips.state());
+      for (std::size_t i = 0; i < count; ++i) words.next();
+      discards.discard(count);
+      CHECK(words.state() == discards.state());
+    }
+  }
+}

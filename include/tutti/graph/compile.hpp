@@ -9,6 +9,7 @@
 
 #include <tutti/graph/buckets.hpp>
 #include <tutti/graph/divide.hpp>
+#include <tutti/graph/early_gathers.hpp>
 #include <tutti/graph/fit_cuda.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/lower.hpp>
@@ -39,6 +40,7 @@ TUTTI_INLINE Program compile(Graph const& graph, CompileOptions const& options) 
     lowering::share_in_place(program.list);
   }
   lowering::UpdateDivision(program.list, options.division).run();
+  if (options.target == Target::cpu) lowering::start_gathers_early(program.list);
   program.plan = plan_memory(program.list);
   validate(program.list, program.plan);
   return program;

@@ -212,7 +212,8 @@ class Executor : public Ports {
             step.scatter ? start_scatter(*port, step) : start_all_reduce(*port, step), true, port};
         started_ = step.slot + 1;
         break;
-      case StepKind::all_reduce_wait: {
+      case StepKind::all_reduce_wait:
+      case StepKind::all_gather_wait: {
         if (port == nullptr) break;
         Flight& flight = flights_[lowering::at(step.slot)];
         if (flight.active) wait(*port, flight.ticket, step.mesh_axis);
@@ -264,6 +265,11 @@ class Executor : public Ports {
       return;
     }
     comm::Port::Ticket ticket = 0;
+    if (step.slot >= 0) {
+      flights_[lowering::at(step.slot)] = {port->start_all_gather(from, to, x.shape.size(), x.dtype, here), true, port};
+      started_ = step.slot + 1;
+      return;
+    }
     if (step.kind == StepKind::broadcast) {
       std::memcpy(to, from, static_cast<std::size_t>(x.bytes()));
       ticket = port->start_broadcast(to, y.shape.size(), y.dtype, step.root, here);
@@ -278,7 +284,7 @@ class Executor : public Ports {
   /// What is in flight is not there yet.
   void look(std::size_t s) {
     Step const& step = program_.list.steps[s];
-    if (step.kind == StepKind::all_reduce_start) return;
+    if (step.kind == StepKind::all_reduce_start || (step.kind == StepKind::all_gather && step.slot >= 0)) return;
     for (Ref const& result : step.writes)
       options_.not_finite->look(static_cast<std::int32_t>(s), result, pointer(result));
   }

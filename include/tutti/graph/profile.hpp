@@ -46,7 +46,13 @@ inline StepCost cost_of(Step const& step) {
       cost.bytes -= moved(step.writes[4]);  // the workspace
       break;
     }
-    case StepKind::all_reduce_start: case StepKind::all_reduce_wait: cost.bytes = 0; break;  // moved between the two
+    // Moved between the two.
+    case StepKind::all_reduce_start:
+    case StepKind::all_reduce_wait:
+    case StepKind::all_gather_wait: cost.bytes = 0; break;
+    case StepKind::all_gather:
+      if (step.slot >= 0) cost.bytes = 0;
+      break;
     default: break;
   }
   return cost;

@@ -175,9 +175,8 @@ class State {
     return total;
   }
 
-  /// Every field by its Init again; normals come from Philox, a stream of its own for every field.
-  void initialise(std::uint64_t seed) {
-    std::uint64_t stream = 0;
+  /// Every field by its Init again; normals come from Philox, a stream of its own for every field, from `stream` on.
+  void initialise(std::uint64_t seed, std::uint64_t stream = 0) {
     for (Field& field : fields_) {
       bool const writes = writer_ || !field.shared();
       if (writes && field.memory.data() != nullptr) field.memory.clear(0, field.bytes());

@@ -118,9 +118,10 @@ enum class StepKind : std::uint8_t {
   all_reduce_wait,       ///< -> x: the bucket
   broadcast,
   all_gather,
-  reduce_scatter,  ///< x -> y, complete when the step ends
-  node_sum,        ///< x -> y: over the ranks of a Division; float64
-  node_barrier,    ///< all of them have come here
+  reduce_scatter,   ///< x -> y, complete when the step ends, but for an all_gather with a slot
+  all_gather_wait,  ///< x -> : what the all_gather with this slot writes
+  node_sum,         ///< x -> y: over the ranks of a Division; float64
+  node_barrier,     ///< all of them have come here
 };
 
 constexpr std::string_view name(StepKind kind) noexcept {
@@ -162,6 +163,7 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::broadcast: return "broadcast";
     case StepKind::all_gather: return "all_gather";
     case StepKind::reduce_scatter: return "reduce_scatter";
+    case StepKind::all_gather_wait: return "all_gather_wait";
     case StepKind::node_sum: return "node_sum";
     case StepKind::node_barrier: return "node_barrier";
   }
@@ -208,7 +210,7 @@ struct Step {
   double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale; dropout: p
   double eps = 1e-5;             ///< normalisation, adamw
   double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw
-  std::int32_t slot = -1;        ///< all_reduce: which one in flight
+  std::int32_t slot = -1;                         ///< all_reduce, all_gather: which one in flight
   bool scatter = false;          ///< all_reduce_start: of the result, a rank needs only its section of the bucket
 
   CustomOperation const* custom = nullptr;  ///< custom

@@ -26,4 +26,12 @@ inline void initialise_parameters(Gpt2Config const& config, graph::State& state,
   if (state.writer()) initialise_gpt2(config, gpt2_data(state), static_cast<std::uint32_t>(seed));
 }
 
+/// The same of one parameter of several, whose draws are passed over.
+inline void initialise_parameter(Gpt2Config const& config, graph::Field& parameter, std::uint64_t seed) {
+  std::array<float*, gpt2_tensors.size()> data{};
+  for (std::size_t i = 0; i < data.size(); ++i)
+    if (gpt2_tensors[i].name == parameter.name) data[i] = parameter.view<float>().data();
+  initialise_gpt2(config, data, static_cast<std::uint32_t>(seed));
+}
+
 }  // namespace tutti::nn

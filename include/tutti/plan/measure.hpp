@@ -153,7 +153,9 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
     for (std::size_t s = 0; s < steps; ++s) {
       Collective kind{};
       double bytes = 0, sum = 0;
-      if (list.steps[s].kind == graph::StepKind::all_reduce_wait || detail::collective_of(list.steps[s], kind, bytes))
+      graph::Step const& step = list.steps[s];
+      if (step.kind == graph::StepKind::all_reduce_wait || step.kind == graph::StepKind::all_gather_wait ||
+          detail::collective_of(step, kind, bytes))
         continue;
       for (auto const& taken : times) sum += static_cast<double>(taken[s]);
       measured.add(list.steps[s], sum / static_cast<double>(times.size()) / 1e9);

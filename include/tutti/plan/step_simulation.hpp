@@ -160,7 +160,7 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
     graph::Step const& step = list.steps[s];
     Collective kind{};
     double bytes = 0;
-    if (step.kind == StepKind::all_reduce_wait) {
+    if (step.kind == StepKind::all_reduce_wait || step.kind == StepKind::all_gather_wait) {
       Task const sent = slots.at(static_cast<std::size_t>(step.slot));
       Task const wait = simulation.task(device, 0, Kind::wait, {last, sent});
       waits.push_back({last, sent});
@@ -171,7 +171,7 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
       bool const division = step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier;
       TransferCost const cost = division ? costs.of_division(kind, bytes) : costs(kind, bytes, step.mesh_axis);
       Task const sent = transfer(cost, step.mesh_axis);
-      if (step.kind == StepKind::all_reduce_start) {
+      if (step.slot >= 0) {
         slots.resize(std::max(slots.size(), static_cast<std::size_t>(step.slot) + 1), -1);
         slots[static_cast<std::size_t>(step.slot)] = sent;
       } else {

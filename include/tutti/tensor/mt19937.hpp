@@ -86,6 +86,22 @@ class Mt19937 {
     }
   }
 
+  /// As if `count` words had been drawn.
+  void discard(std::uint64_t count) noexcept {
+    while (count > 0) {
+      if (state_.used == size) refill();
+      std::uint64_t const here = size - state_.used, taken = count < here ? count : here;
+      state_.used += static_cast<std::uint32_t>(taken);
+      count -= taken;
+    }
+  }
+  /// As if `fill_normal` had filled `count` elements.
+  void skip_normal(std::size_t count) noexcept {
+    float few[block];
+    if (count < block) fill_normal_short({few, count}, 0, 1);
+    else discard(count + (count % block != 0 ? block : 0));
+  }
+
   /// Fisher-Yates from the end; the partner is a draw modulo the number of elements left. At most 2^32 - 1 elements.
   template <class T>
   void shuffle(std::span<T> values) noexcept {

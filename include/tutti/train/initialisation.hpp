@@ -24,6 +24,10 @@ template <class Config>
 concept HasHook = requires(Config& config, graph::State& state, std::uint64_t seed) {
   initialise_parameters(config, state, seed);
 };
+template <class Config>
+concept HasHookOfOne = requires(Config& config, graph::Field& parameter, std::uint64_t seed) {
+  initialise_parameter(config, parameter, seed);
+};
 /// A function of the hook's name that takes a configuration and something else.
 template <class Config>
 concept HasHookOfOtherArguments = requires(Config& config, Anything any) { initialise_parameters(config); } ||
@@ -98,6 +102,19 @@ void initialise_state(Config& config, graph::State& state, std::uint64_t seed) {
                 "no memory before they are traced. State::at gives a parameter by its name");
   state.initialise(seed);
   if constexpr (hook) initialise_parameters(config, state, seed);
+}
+
+/// Whether parameters can be initialised one by one: without a hook, or with one more of them,
+/// `initialise_parameter(config, field, seed)`, which gives one parameter what the hook gives it.
+template <class Config>
+inline constexpr bool initialises_one_by_one = !detail::HasHook<Config> || detail::HasHookOfOne<Config>;
+
+/// What initialise_state gives the field in place `place` of a model's, which is the only one of this state.
+template <class Config>
+void initialise_field(Config& config, graph::State& one, std::uint64_t place, std::uint64_t seed) {
+  one.initialise(seed, place);
+  if constexpr (detail::HasHookOfOne<Config>)
+    one.initialise_parameters([&](graph::Field& field) { initialise_parameter(config, field, seed); });
 }
 
 }  // namespace tutti::train

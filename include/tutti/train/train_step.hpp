@@ -115,7 +115,9 @@ class TrainStep {
   /// found by its arguments, else each by its Init), moments zero.
   /// Parameters are the same for every number of ranks on the tensor axis.
   void initialise(std::uint64_t seed) {
-    fill([&](graph::State& whole) { initialise_state<Loss>(config_, whole, seed); });
+    bool const parts = pipeline_ || splits_.ranks() > 1;  // of which nobody has room for all
+    if (initialises_one_by_one<Config> && parts) initialise_each(seed);
+    else fill([&](graph::State& whole) { initialise_state<Loss>(config_, whole, seed); });
     updates_ = 0;
     if (divided()) parallel::barrier(*parallel_.node);
   }
@@ -371,6 +373,7 @@ class TrainStep {
     measures_.prepare(execution_, parallel_, keeps_packed(), false);
   }
 
+  void initialise_each(std::uint64_t seed);
   Config config_;
   optim::AnyOptimizer optimizer_;
   TrainStepOptions options_;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <source_location>
+#include <string>
 #include <vector>
 
 namespace tutti::train {
@@ -40,6 +41,19 @@ void TrainStep<Loss, Device>::fill_each(F&& f, std::source_location where) {
     parallel::take_part(whole, part, splits_, rank);
     if (pipeline_) pipeline_->take(part);
     sections_.clear_others(field);
+  }
+}
+
+template <class Loss, class Device>
+void TrainStep<Loss, Device>::initialise_each(std::uint64_t seed) {
+  if constexpr (initialises_one_by_one<Config>) {
+    graph::State const all = whole_fields();
+    fill_each([&](graph::State& one) {
+      std::string const& name = one.fields().front().name;
+      std::uint64_t place = 0;
+      while (all.fields()[place].name != name) ++place;
+      initialise_field(config_, one, place, seed);
+    });
   }
 }
 
