@@ -345,9 +345,10 @@ TEST_CASE("a checkpoint that ranks write in parts has the bytes of one that a si
     CheckpointContents const described = contents.at(7);
     UnfinishedCheckpoint aside(out, 7);
     make_room(aside, described);
+    aside.sign("17");
     CheckpointPart parts[2];
     for (int rank = 0; rank < 2; ++rank) {
-      REQUIRE(parts[rank].open(aside.folder()));
+      REQUIRE(parts[rank].open(aside.folder(), "17"));
       parts[rank].write(every_other_word(described, rank), beside);
     }
     if (beside) fill(contents.weight.view(), -1.0f);  // what was copied is the caller's again
@@ -371,11 +372,15 @@ TEST_CASE("a rank that does not see the folder, or cannot write its part, says s
   Contents contents;
   CheckpointContents const described = contents.at(3);
   CheckpointPart part;
-  CHECK_FALSE(part.open(folder.path / "elsewhere"));
+  CHECK_FALSE(part.open(folder.path / "elsewhere", "17"));
   {
     UnfinishedCheckpoint aside(folder.path, 3);
     make_room(aside, described);
-    REQUIRE(part.open(aside.folder()));
+    CHECK_FALSE(part.open(aside.folder(), "17"));
+    aside.sign("16");  // as a killed run left it on a disk of this rank's
+    CHECK_FALSE(part.open(aside.folder(), "17"));
+    aside.sign("17");
+    REQUIRE(part.open(aside.folder(), "17"));
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit former{};
     ::getrlimit(RLIMIT_FSIZE, &former);

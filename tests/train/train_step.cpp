@@ -430,3 +430,17 @@ TEST_CASE("200 steps with products in bfloat16 learn as in float32: losses withi
   INFO("largest differences from " << worst.front() << " to " << worst.back());
   CHECK(worst[2] < 0.01);
 }
+
+// A hook for a single parameter is taken beside one for all of them, of the same configuration.
+namespace own_hooks {
+struct OfBase : nn::Gpt2Config {};
+[[maybe_unused]] inline void initialise_parameters(OfBase const&, graph::State&, std::uint64_t) {}
+struct Both {};
+[[maybe_unused]] inline void initialise_parameters(Both const&, graph::State&, std::uint64_t) {}
+[[maybe_unused]] inline void initialise_parameter(Both const&, graph::Field&, std::uint64_t) {}
+struct All {};
+[[maybe_unused]] inline void initialise_parameters(All const&, graph::State&, std::uint64_t) {}
+struct None {};
+static_assert(!initialises_one_by_one<OfBase> && !initialises_one_by_one<All>);
+static_assert(initialises_one_by_one<Both> && initialises_one_by_one<None> && initialises_one_by_one<nn::Gpt2Config>);
+}  // namespace own_hooks

@@ -285,7 +285,7 @@ class Executor : public Ports {
   void look(std::size_t s) {
     Step const& step = program_.list.steps[s];
     if (step.kind == StepKind::all_reduce_start || (step.kind == StepKind::all_gather && step.slot >= 0)) return;
-    for (Ref const& result : step.writes)
+    for (Ref const& result : step.kind == StepKind::all_gather_wait ? step.reads : step.writes)
       options_.not_finite->look(static_cast<std::int32_t>(s), result, pointer(result));
   }
   void wait(comm::Port& port, comm::Port::Ticket ticket, MeshAxis axis) {

@@ -28,9 +28,8 @@ inline constexpr std::int64_t block_product_few_rows = 8;
 /// Numerics  float32. Quantised weights on processors: x is first rounded to int8, in blocks of 32 or, of at most
 ///           `block_product_few_rows` rows by weights that have those, of 256, with a scale each; sums within a block
 ///           (of many rows: within codes of one scale) are exact integers, the same on every ISA. More rows stay as
-///           they are where the processor has no instruction for bytes and codes have eight bits, or it has no
-///           vectors; on CUDA all do. The order of sums depends on shapes, type and ISA, never on the number of
-///           threads or on values.
+///           they are on the scalar ISA, and by codes of eight bits on all ISAs below avx512_bf16; on CUDA all do.
+///           The order of sums depends on shapes, type and ISA, never on the number of threads or on values.
 /// Range     NaN and infinity in x make what they take part in NaN or infinite.
 /// Errors    shape: negative sizes; rows of the weight that do not fill whole blocks.
 struct BlockProduct {

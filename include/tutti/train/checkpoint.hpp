@@ -119,6 +119,10 @@ class UnfinishedCheckpoint {
   }
 
   std::filesystem::path folder() const { return all_ / detail::partial_folder(step_); }
+  /// A file that is there until the checkpoint is completed, by whose contents ranks know the folder from one that a
+  /// killed run left on a disk of theirs. Errors: io.
+  void sign(std::string const& token) const { io::write_file((folder() / token_file).string(), token); }
+  static constexpr char const* token_file = "token";
   std::string file(std::string const& which) const { return (folder() / which).string() + ".safetensors"; }
 
   /// Once the files of tensors are there, whose hashes these are: adds the others, marks, syncs, renames, and then
@@ -132,6 +136,9 @@ class UnfinishedCheckpoint {
     json["parameters_hash"] = to_hex(parameters);
     json["optimizer_hash"] = to_hex(optimizer);
     if (!contents.replicas.empty()) json["replica_hashes"] = contents.replicas;
+    std::error_code code;
+    std::filesystem::remove(folder() / token_file, code);
+    must(code, "cannot be completed");
     take_replicas(contents.replicas.size());
     if (!contents.tokenizer.empty()) io::write_file((folder() / "tokenizer.json").string(), contents.tokenizer);
     if (!contents.facts.is_null()) json.update(contents.facts);

@@ -79,8 +79,11 @@ class CheckpointPart {
     if (thread_.joinable()) thread_.join();
   }
 
-  /// Opens the files that `make_room` made in this folder. False: this rank does not see them, or may not write them.
-  bool open(std::filesystem::path const& folder) {
+  /// Opens the files that `make_room` made in this folder. False: this rank does not see them, or may not write them,
+  /// or sees others, which were not signed with this token.
+  bool open(std::filesystem::path const& folder, std::string const& token) {
+    std::string const signature = (folder / UnfinishedCheckpoint::token_file).string();
+    if (!io::file_exists(signature) || io::read_file(signature) != token) return false;
     for (int i = 0; i < 2; ++i) {
       paths_[i] = (folder / names[i]).string();
       files_[i] = io::detail::Descriptor(::open(paths_[i].c_str(), O_WRONLY | O_CLOEXEC));

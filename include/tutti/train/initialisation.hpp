@@ -24,8 +24,16 @@ template <class Config>
 concept HasHook = requires(Config& config, graph::State& state, std::uint64_t seed) {
   initialise_parameters(config, state, seed);
 };
+/// A configuration, and nothing that it is derived from.
 template <class Config>
-concept HasHookOfOne = requires(Config& config, graph::Field& parameter, std::uint64_t seed) {
+struct Exactly {
+  template <class T>
+    requires std::is_same_v<T const, Config const>
+  operator T&() const;
+};
+/// Of this very configuration: a base's would give other values than a hook for all parameters of its own.
+template <class Config>
+concept HasHookOfOne = requires(Exactly<Config> config, graph::Field& parameter, std::uint64_t seed) {
   initialise_parameter(config, parameter, seed);
 };
 /// A function of the hook's name that takes a configuration and something else.
@@ -90,6 +98,9 @@ void initialise_state(Config& config, graph::State& state, std::uint64_t seed) {
       hook || !detail::HasHookOfOtherArguments<Config>,
       "initialise_parameters must be callable as initialise_parameters(config, state, seed), with the model's "
       "Config, a tutti::graph::State& and a std::uint64_t: this one takes other arguments");
+  static_assert(hook || !detail::HasHookOfOne<Config>,
+                "initialise_parameter(config, field, seed) gives one parameter what initialise_parameters(config, "
+                "state, seed) gives it among all: write that one too");
   static_assert(hook || !detail::HasHookOfOtherName<Config>,
                 "the function that initialises a model is called initialise_parameters(config, state, seed): rename "
                 "this one, or give its arguments in this order");
@@ -113,7 +124,7 @@ inline constexpr bool initialises_one_by_one = !detail::HasHook<Config> || detai
 template <class Config>
 void initialise_field(Config& config, graph::State& one, std::uint64_t place, std::uint64_t seed) {
   one.initialise(seed, place);
-  if constexpr (detail::HasHookOfOne<Config>)
+  if constexpr (detail::HasHook<Config>)
     one.initialise_parameters([&](graph::Field& field) { initialise_parameter(config, field, seed); });
 }
 

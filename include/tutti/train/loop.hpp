@@ -97,17 +97,7 @@ class Run {
   }
   /// Refuses what memory cannot hold, and a device that is not here. Errors: configuration, io, unavailable. Does not
   /// communicate.
-  void prepare() {
-    if (o().gradient_statistics > 0) step_.plan_measures();
-    step_.compile();
-    // One rank copies what the checkpoint has, or, where ranks have parts, each its own.
-    bool const copies = o().async_checkpoint, parts = step_.in_parts();
-    double const copied = !copies ? 0 : step_.divided() || parts ? 1 : 1.0 / ranks_on_node_;
-    detail::require_memory(o(), ranks_on_node_, step_.divided(), (1 + copied) * static_cast<double>(common_bytes()),
-                           static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens(),
-                           machine_.available_memory());
-    if (root() && !o().out.empty()) io::make_folder(o().out);
-  }
+  void prepare();
 
   /// Takes --out for this run, once every rank has read what it resumes. Errors: io. Does not communicate.
   void open(Viewers const& viewers = {}) {

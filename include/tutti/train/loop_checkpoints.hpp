@@ -11,12 +11,29 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace tutti::train {
+
+template <class Loss, class Device>
+void Run<Loss, Device>::prepare() {
+  if (o().gradient_statistics > 0) step_.plan_measures();
+  step_.compile();
+  // One rank copies what the checkpoint has; where ranks have parts, all together copy it once.
+  bool const copies = o().async_checkpoint, parts = step_.in_parts();
+  double const copied = !copies || parts ? 0 : step_.divided() ? 1 : 1.0 / ranks_on_node_;
+  double const whole = copies && parts ? state_bytes_of_parameter(o()) * static_cast<double>(step_.parameter_count())
+                                       : 0;
+  detail::require_memory(o(), ranks_on_node_, step_.divided(), (1 + copied) * static_cast<double>(common_bytes()),
+                         static_cast<double>(own_bytes() + step_.workspace_bytes()) + setup_.bytes_of_tokens() +
+                             whole / ranks_on_node_,
+                         machine_.available_memory());
+  if (root() && !o().out.empty()) io::make_folder(o().out);
+}
 
 template <class Loss, class Device>
 void Run<Loss, Device>::begin_history() {
@@ -109,13 +126,16 @@ template <class Loss, class Device>
 bool Run<Loss, Device>::begin_parts(CheckpointContents& contents, graph::State const& whole) {
   finish_checkpoint();  // of the one before
   std::unique_ptr<UnfinishedCheckpoint> aside;
+  double token = 0;  // of 32 bits, so that it is exact
   if (root()) {
     aside = std::make_unique<UnfinishedCheckpoint>(o().out, contents.step);
     make_room(*aside, contents);
+    token = 1.0 + std::random_device()();
+    aside->sign(fmt::format("{}", token));
   }
-  parallel::barrier(*port_);
+  parallel::all_reduce(*port_, {&token, 1}, comm::PortOp::max);
   auto const folder = std::filesystem::path(o().out) / "checkpoints" / detail::partial_folder(contents.step);
-  double seen = part_.open(folder) ? 1 : 0;
+  double seen = part_.open(folder, fmt::format("{}", token)) ? 1 : 0;
   parallel::all_reduce(*port_, {&seen, 1}, comm::PortOp::min);
   if (seen == 0) {
     part_.close();
