@@ -120,11 +120,11 @@ TEST_CASE("Weights of every type give the logits of the numbers that they stand 
       Decoder decoder(context, made.model, {.capacity = 32});
       Sequence sequence(decoder);
       CAPTURE(name(sizes.type), architecture);
-      // Many rows are multiplied in float32. Few rows are rounded to 8 bits where weights are quantised, and layers of
-      // random weights magnify that; kernels are held to the rounding itself in tests/kernel/block_product.cpp.
-      // The head of a prompt has one row.
-      double const prompt = is_quantised(sizes.type) ? 0.05 : 1e-4, tolerance = is_quantised(sizes.type) ? 0.2 : 1e-4;
-      REQUIRE(off(sequence.append(std::span(tokens).first(20)), made.expected(std::span(tokens).first(20))) < prompt);
+      // Rows are rounded to 8 bits where weights are quantised, and layers of random weights magnify that; kernels are
+      // held to the rounding itself in tests/kernel/block_product.cpp.
+      double const tolerance = is_quantised(sizes.type) ? 0.2 : 1e-4;
+      std::span const beginning = std::span(tokens).first(20);
+      REQUIRE(off(sequence.append(beginning), made.expected(beginning)) < tolerance);
       for (std::size_t i = 20; i < tokens.size(); ++i)
         REQUIRE(off(sequence.append(std::span(tokens).subspan(i, 1)), made.expected(std::span(tokens).first(i + 1))) <
                 tolerance);

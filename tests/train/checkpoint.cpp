@@ -14,6 +14,7 @@
 #include <tutti/train/state_files.hpp>
 
 #include <sys/resource.h>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -351,12 +352,13 @@ TEST_CASE("a checkpoint that ranks write in parts has the bytes of one that a si
       REQUIRE(parts[rank].open(aside.folder(), "17"));
       parts[rank].write(every_other_word(described, rank), beside);
     }
-    if (beside) fill(contents.weight.view(), -1.0f);  // what was copied is the caller's again
+    // What was copied is the caller's again.
+    if (beside) std::fill(contents.weight.begin(), contents.weight.end(), -1.0f);
     for (CheckpointPart& part : parts) {
       part.finish();
       CHECK(part.status() == CheckpointPart::Status::idle);
     }
-    CHECK(detail::complete_steps(out).empty());
+    CHECK(train::detail::complete_steps(out).empty());
     fs::path const saved = complete_parts(aside, described, 0);
     CHECK(saved == out / "checkpoints" / "step_00000007");
     CHECK(Checkpoint(saved).step() == 7);
@@ -394,7 +396,7 @@ TEST_CASE("a rank that does not see the folder, or cannot write its part, says s
   }
   CHECK(fs::is_empty(folder.path / "checkpoints"));
   save_checkpoint(folder.path, described, 0);
-  CHECK(detail::complete_steps(folder.path).size() == 1);
+  CHECK(train::detail::complete_steps(folder.path).size() == 1);
 }
 
 TEST_CASE("replicas of ranks join the checkpoint, and one that was changed or written elsewhere is told of") {

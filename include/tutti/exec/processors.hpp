@@ -47,7 +47,7 @@ inline int quota_of_cpu_max(char const* text) noexcept {
 /// Calls f(folder) for the control group of this process and each above it, up to the root; for the root alone where
 /// groups of version 2 are not in use. Containers see their own group as the root.
 template <class F>
-void for_each_group(char const* root, char const* own, F&& f) noexcept {
+void for_each_group(char const* root, char const* own, F&& f) {
   SmallFile const groups(own);
   char const* const line = std::strncmp(groups.text, "0::", 3) == 0 ? groups.text : std::strstr(groups.text, "\n0::");
   char group[2048] = {};
