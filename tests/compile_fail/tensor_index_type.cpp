@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Elements are addressed by integers.
-// Expect: one that is no integer
+// Expect: an index of an element that is no integer
 // Lines: 15
 #include <tutti/comm.hpp>
 

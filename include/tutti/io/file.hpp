@@ -17,6 +17,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <source_location>
 #include <string>
@@ -164,6 +165,17 @@ inline Storage<Cpu> map_file(std::string const& path,
   if (memory == MAP_FAILED) detail::throw_errno("map_file", "cannot map '" + path + "'", where);
   return Storage<Cpu>(
       Cpu{}, memory, bytes, [](void*, Cpu const&, void* m, std::size_t n) noexcept { ::munmap(m, n); }, nullptr);
+#endif
+}
+
+/// Bytes of `map_file` that are not needed for now leave this process's memory, whole pages of them, and come again
+/// from the page cache when touched.
+inline void forget_pages([[maybe_unused]] void const* data, [[maybe_unused]] std::size_t bytes) noexcept {
+#if !TUTTI_WASM
+  constexpr std::uintptr_t page = 4096;
+  auto const begin = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
+  auto const end = (reinterpret_cast<std::uintptr_t>(data) + bytes) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 #endif
 }
 

@@ -21,10 +21,11 @@ inline constexpr bool are_indices = (std::is_integral_v<More> && ...) && sizeof.
 struct FirstIndex {
   template <class I>
   constexpr FirstIndex(I index, std::source_location caller = std::source_location::current()) noexcept
-      : value(static_cast<std::int64_t>(index)), where(caller) {
-    static_assert(std::is_integral_v<I>, "tutti: an index of an element is an integer");
+      : where(caller) {
+    static_assert(std::is_integral_v<I>, "tutti: an index of an element that is no integer");
+    if constexpr (std::is_integral_v<I>) value = static_cast<std::int64_t>(index);
   }
-  std::int64_t value;
+  std::int64_t value = 0;
   std::source_location where;
 };
 

@@ -47,6 +47,15 @@ inline std::uint64_t hash_tensors(std::span<io::NamedTensor const> tensors) {
   for (io::NamedTensor const& tensor : tensors) hash = hash_tensor(tensor, tensor.data, hash);
   return hash;
 }
+/// The same of all of a file, of which no more than a tensor is in memory at a time.
+inline std::uint64_t hash_file(io::Safetensors const& file) {
+  std::uint64_t hash = 0;
+  for (auto const& [name, tensor] : file.tensors()) {
+    hash = hash_tensor(tensor, tensor.data, hash);
+    io::forget_pages(tensor.data, tensor.bytes());
+  }
+  return hash;
+}
 
 inline std::string to_hex(std::uint64_t hash) {
   char text[17];
@@ -255,7 +264,7 @@ class Checkpoint {
         refuse("is damaged: tokenizer.json is not what was saved");
       for (auto const* which : {"parameters", "optimizer"}) {
         io::Safetensors const& file = which[0] == 'p' ? parameters_ : optimizer_;
-        if (facts_.at(std::string(which) + "_hash") != to_hex(hash_tensors(detail::listed(file))))
+        if (facts_.at(std::string(which) + "_hash") != to_hex(hash_file(file)))
           refuse(std::string("is damaged: ") + which + ".safetensors does not hold what was saved");
       }
     } catch (nlohmann::json::exception const& error) {
@@ -284,7 +293,7 @@ class Checkpoint {
   /// Errors: io; format, when it is not what was saved.
   io::Safetensors replica(int rank) const {
     io::Safetensors file((folder_ / detail::replica_file(rank)).string());
-    if (facts_.at("replica_hashes").at(static_cast<std::size_t>(rank)) != to_hex(hash_tensors(detail::listed(file))))
+    if (facts_.at("replica_hashes").at(static_cast<std::size_t>(rank)) != to_hex(hash_file(file)))
       throw Error(ErrorKind::format, "Checkpoint",
                   folder_.string() + " is damaged: " + detail::replica_file(rank) +
                       " does not hold what was saved. Use another checkpoint");

@@ -61,7 +61,7 @@ inline void make_room(UnfinishedCheckpoint const& aside, CheckpointContents cons
 /// Once every rank has written its runs. Blocking. Errors: io. Returns the folder.
 inline std::filesystem::path complete_parts(UnfinishedCheckpoint& aside, CheckpointContents const& contents,
                                             std::int64_t keep) {
-  auto const hash = [&](char const* which) { return hash_tensors(detail::listed(io::Safetensors(aside.file(which)))); };
+  auto const hash = [&](char const* which) { return hash_file(io::Safetensors(aside.file(which))); };
   std::uint64_t const parameters = hash("parameters");
   return aside.complete(contents, parameters, hash("optimizer"), keep);
 }

@@ -7,11 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <variant>
@@ -172,11 +174,19 @@ void Run<Loss, Device>::finish_parts() {
   parts_.reset();
   double failed = failure ? port_->rank() : port_->size();
   parallel::all_reduce(*port_, {&failed, 1}, comm::PortOp::min);
-  if (failure) std::rethrow_exception(failure);
-  if (failed < port_->size())
-    throw Error(ErrorKind::communication, "save_checkpoint",
-                concat("rank ", static_cast<int>(failed), " could not write its part of the checkpoint of step ",
-                       parts.contents.step));
+  if (failed < port_->size()) {  // the same words on all ranks, whichever is heard first
+    int const rank = static_cast<int>(failed);
+    char said[1024] = {};
+    if (failed == port_->rank()) try {
+        std::rethrow_exception(failure);
+      } catch (std::exception const& error) {
+        std::snprintf(said, sizeof said, "%s", error.what());
+      }
+    port_->wait(port_->start_broadcast(said, sizeof said, DType::byte, rank, std::source_location::current()));
+    throw Error(ErrorKind::io, "save_checkpoint",
+                concat("rank ", rank, " could not write its part of the checkpoint of step ", parts.contents.step, ": ",
+                       static_cast<char const*>(said)));
+  }
   if (!root()) return;
   std::int64_t const step = parts.contents.step;
   auto const shared = std::make_shared<CheckpointInParts>(std::move(parts));  // a std::function is copied

@@ -48,6 +48,7 @@ inline void read_parameters(Checkpoint const& checkpoint, graph::State& state) {
                       std::string(name(saved.dtype)) + " " + to_string(saved.shape) + ", the model needs " +
                       std::string(name(field.dtype)) + " " + to_string(field.shape) + ". Use another checkpoint");
     if (state.writer()) std::memcpy(field.data(), saved.data, saved.bytes());
+    io::forget_pages(saved.data, saved.bytes());
   }
 }
 /// Whether a compressor's state is in a checkpoint, of the same type and shape.
@@ -76,6 +77,7 @@ inline void read_moments(Checkpoint const& checkpoint, graph::State& state) {
                       to_string(saved.shape) + ", the model needs " + std::string(name(field.dtype)) + " " +
                       to_string(field.shape) + ". Use another checkpoint");
     if (writes) std::memcpy(field.data(), saved.data, saved.bytes());
+    io::forget_pages(saved.data, saved.bytes());
   }
 }
 
