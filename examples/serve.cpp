@@ -187,9 +187,10 @@ int main(int argc, char** argv) {
     if (char const* const key = std::getenv("TUTTI_API_KEY")) options.api_key = key;
     service.log = log;
     service.queue.most = static_cast<std::size_t>(queue);
-    service.queue.warn = service.queue.most * 4 / 5;
+    // In a short queue every request that comes would be one to warn of.
+    service.queue.warn = service.queue.most < 5 ? service.queue.most : service.queue.most * 4 / 5;
     service.queue.on_warning = [log](std::size_t waiting) {
-      (*log)(tutti::infer::LogLevel::warn, tutti::concat(waiting, " requests wait"));
+      (*log)(tutti::infer::LogLevel::warn, tutti::concat(waiting, waiting == 1 ? " request waits" : " requests wait"));
     };
     std::signal(SIGPIPE, SIG_IGN);
     Signals signals;

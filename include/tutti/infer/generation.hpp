@@ -64,7 +64,7 @@ inline void require_possible(Request const& request, std::int64_t capacity, std:
   if (static_cast<std::int64_t>(request.prompt.size()) > capacity)
     throw Error(ErrorKind::out_of_range, "Service::submit",
                 concat("the prompt has ", request.prompt.size(), " tokens and the context ", capacity,
-                       ". Shorten it, or make the service with more capacity"));
+                       ". Shorten it, or give the model a longer context"));
   for (std::int32_t const token : request.prompt)
     if (token < 0 || token >= vocabulary)
       throw Error(ErrorKind::out_of_range, "Service::submit",
