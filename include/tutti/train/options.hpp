@@ -186,7 +186,9 @@ void for_each_flag(AnyOptions& o, F&& f) {
     Whole{o.given.contains("steps") ? 1 : 0});
   f(Flag{"Optimizer", "learning-rate", checkpoint, "peak"}, o.learning_rate, Real{0, 1e3});
   f(Flag{"Optimizer", "warmup", checkpoint, "steps of linear warm-up"}, o.warmup, count);
-  f(Flag{"Optimizer", "schedule", checkpoint, "of the learning rate, behind the warm-up"}, o.schedule, Any{});
+  f(Flag{"Optimizer", "schedule", checkpoint,
+         "of the learning rate, behind the warm-up; that of a pipeline is --pipeline-schedule"},
+    o.schedule, Any{});
   f(Flag{"Optimizer", "final-fraction", checkpoint, "of the peak, at the last step"}, o.final_fraction, Real{0, 1});
   f(Flag{"Optimizer", "optimizer", checkpoint,
          "adamw, sgd, or muon: orthogonal moves of the matrices between hidden layers, adamw for the rest"},
