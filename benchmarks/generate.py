@@ -57,10 +57,11 @@ def batch(sequences, count):
     llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(several), True)
     call = llama_cpp.llama_batch_init(sequences, 0, 1)
     call.n_tokens = sequences
+    given = [tokens(count, s) for s in range(sequences)]
     begin = time.perf_counter()
     for i in range(count):
         for s in range(sequences):
-            call.token[s], call.pos[s] = (1000 + i * 7 + s * 131) % vocabulary, i
+            call.token[s], call.pos[s] = given[s][i], i
             call.n_seq_id[s], call.seq_id[s][0], call.logits[s] = 1, s, True
         if llama_cpp.llama_decode(several, call) != 0:
             sys.exit('llama_decode failed')

@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   app.add_flag("--quiet", quiet, "no progress");
   if (auto const code = tutti::train::parse_flags(app, argc, argv)) return *code;
 
+  bool const terminal = ::isatty(STDERR_FILENO) != 0;
   try {
     using tutti::BlockType;
     if (format.empty()) format = format_of(to);
@@ -89,7 +90,6 @@ int main(int argc, char** argv) {
     if (format == "safetensors" && !source.folder.empty() && !tokenizer_path.empty())
       refuse("--tokenizer: from folder to folder the tokenizer's files are copied. Leave it out");
     std::int64_t fitted = 0, total_bytes = 0;
-    bool const terminal = ::isatty(STDERR_FILENO) != 0;
     long long tens = 0;
     options.progress = [&](std::string const& name, BlockType written, std::int64_t done, std::int64_t total) {
       if (signals.received() != 0) refuse("interrupted. Nothing was written");
@@ -113,9 +113,9 @@ int main(int argc, char** argv) {
 #endif
     else tutti::train::write_checkpoint(to, source, options);
     if (!quiet) {
-      std::fprintf(stderr, "%s%s: %.1f MB of weights, matrices in %s%s\n", terminal ? "\r" : "", to.c_str(),
-                   static_cast<double>(total_bytes) / 1e6, std::string(name(options.type)).c_str(),
-                   terminal ? "                    " : "");
+      std::fprintf(stderr, "%s%s: %.1f MB of weights, matrices in %s%*s\n", terminal ? "\r" : "", to.c_str(),
+                   static_cast<double>(total_bytes) / 1e6, std::string(name(options.type)).c_str(), terminal ? 20 : 0,
+                   "");
       if (format == "gguf" && fitted > 0)
         std::fprintf(stderr, "%lld matrices have rows that are no whole blocks of it: they are in Q8_0 or F16\n",
                      static_cast<long long>(fitted));
@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (std::exception const& error) {
-    std::fprintf(stderr, "%sconvert: %s\n", quiet || ::isatty(STDERR_FILENO) == 0 ? "" : "\n", error.what());
+    std::fprintf(stderr, "%sconvert: %s\n", quiet || !terminal ? "" : "\n", error.what());
     int const signal = tutti::train::StopSignals::received();
     return signal != 0 ? 128 + signal : 1;
   }

@@ -325,7 +325,7 @@ namespace {
 std::vector<CheckpointRun> every_other_word(CheckpointContents const& contents, int rank) {
   std::vector<CheckpointRun> runs;
   for (int file = 0; file < 2; ++file) {
-    auto const& tensors = file == 0 ? contents.parameters : contents.optimizer;
+    auto const& tensors = contents.tensors(file);
     auto const begins = io::safetensors_places(tensors).begins;
     for (std::size_t i = 0; i < tensors.size(); ++i)
       for (std::int64_t at = 4 * rank; at < static_cast<std::int64_t>(tensors[i].bytes()); at += 8)

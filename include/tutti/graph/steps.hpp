@@ -124,6 +124,11 @@ enum class StepKind : std::uint8_t {
   node_barrier,     ///< all of them have come here
 };
 
+/// The end of a collective that another step began.
+constexpr bool is_wait(StepKind kind) noexcept {
+  return kind == StepKind::all_reduce_wait || kind == StepKind::all_gather_wait;
+}
+
 constexpr std::string_view name(StepKind kind) noexcept {
   switch (kind) {
     case StepKind::elementwise: return "elementwise";

@@ -154,9 +154,7 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
       Collective kind{};
       double bytes = 0, sum = 0;
       graph::Step const& step = list.steps[s];
-      if (step.kind == graph::StepKind::all_reduce_wait || step.kind == graph::StepKind::all_gather_wait ||
-          detail::collective_of(step, kind, bytes))
-        continue;
+      if (graph::is_wait(step.kind) || detail::collective_of(step, kind, bytes)) continue;
       for (auto const& taken : times) sum += static_cast<double>(taken[s]);
       measured.add(list.steps[s], sum / static_cast<double>(times.size()) / 1e9);
     }

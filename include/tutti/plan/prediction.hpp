@@ -60,7 +60,7 @@ inline Segments segments_of(graph::StepList const& list, StepTimes const& times,
     graph::Step const& step = list.steps[s];
     Collective kind{};
     double bytes = 0, seconds = 0;
-    if (step.kind == graph::StepKind::all_reduce_wait || step.kind == graph::StepKind::all_gather_wait) continue;
+    if (graph::is_wait(step.kind)) continue;
     if (collective_of(step, kind, bytes)) {
       TransferCost const cost = costs(kind, bytes, step.mesh_axis);
       bool const once = step.mesh_axis == graph::MeshAxis::data;

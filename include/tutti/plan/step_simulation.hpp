@@ -160,7 +160,7 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
     graph::Step const& step = list.steps[s];
     Collective kind{};
     double bytes = 0;
-    if (step.kind == StepKind::all_reduce_wait || step.kind == StepKind::all_gather_wait) {
+    if (graph::is_wait(step.kind)) {
       Task const sent = slots.at(static_cast<std::size_t>(step.slot));
       Task const wait = simulation.task(device, 0, Kind::wait, {last, sent});
       waits.push_back({last, sent});

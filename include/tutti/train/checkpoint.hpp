@@ -94,6 +94,9 @@ inline std::string save_replica(std::filesystem::path const& out, std::int64_t s
   return to_hex(hash_tensors(tensors));
 }
 
+/// The files of tensors, without what ends their names.
+inline constexpr char const* checkpoint_files[] = {"parameters", "optimizer"};
+
 /// What one rank writes for all. Tensors are borrowed until the call returns.
 struct CheckpointContents {
   std::int64_t step = 0;
@@ -105,6 +108,8 @@ struct CheckpointContents {
   /// before the next is asked for.
   std::function<void const*(io::NamedTensor const&)> load{};
 
+  /// Of `checkpoint_files[file]`.
+  std::vector<io::NamedTensor> const& tensors(int file) const { return file == 0 ? parameters : optimizer; }
   void const* data_of(io::NamedTensor const& tensor) const { return tensor.data || !load ? tensor.data : load(tensor); }
 };
 
@@ -132,18 +137,17 @@ class UnfinishedCheckpoint {
   /// killed run left on a disk of theirs. Errors: io.
   void sign(std::string const& token) const { io::write_file((folder() / token_file).string(), token); }
   static constexpr char const* token_file = "token";
-  std::string file(std::string const& which) const { return (folder() / which).string() + ".safetensors"; }
+  std::string file(int which) const { return (folder() / checkpoint_files[which]).string() + ".safetensors"; }
 
   /// Once the files of tensors are there, whose hashes these are: adds the others, marks, syncs, renames, and then
   /// removes the oldest so that `keep` remain (0: all). Blocking: until the device has the bytes. Errors: io; an older
   /// checkpoint, also one of the same step, is never lost to a newer one that fails or is cut short.
   /// Returns the folder.
-  std::filesystem::path complete(CheckpointContents const& contents, std::uint64_t parameters, std::uint64_t optimizer,
+  std::filesystem::path complete(CheckpointContents const& contents, std::uint64_t const (&hashes)[2],
                                  std::int64_t keep) {
     Json json = {{"format", "tutti checkpoint"}, {"version", detail::checkpoint_version}, {"step", step_}};
     json["tokenizer_hash"] = detail::hash_text(contents.tokenizer);
-    json["parameters_hash"] = to_hex(parameters);
-    json["optimizer_hash"] = to_hex(optimizer);
+    for (int file = 0; file < 2; ++file) json[std::string(checkpoint_files[file]) + "_hash"] = to_hex(hashes[file]);
     if (!contents.replicas.empty()) json["replica_hashes"] = contents.replicas;
     std::error_code code;
     std::filesystem::remove(folder() / token_file, code);
@@ -222,17 +226,16 @@ class UnfinishedCheckpoint {
 inline std::filesystem::path save_checkpoint(std::filesystem::path const& out, CheckpointContents const& contents,
                                              std::int64_t keep) {
   UnfinishedCheckpoint aside(out, contents.step);
-  auto const write = [&](std::string const& which, std::vector<io::NamedTensor> const& tensors) {
-    std::uint64_t hash = 0;
-    io::write_safetensors(aside.file(which), tensors, [&](io::NamedTensor const& tensor) {
+  std::uint64_t hashes[] = {0, 0};
+  for (int file = 0; file < 2; ++file) {
+    std::uint64_t& hash = hashes[file];
+    io::write_safetensors(aside.file(file), contents.tensors(file), [&](io::NamedTensor const& tensor) {
       void const* const data = contents.data_of(tensor);
       hash = hash_tensor(tensor, data, hash);
       return data;
     });
-    return hash;
-  };
-  std::uint64_t const parameters = write("parameters", contents.parameters);
-  return aside.complete(contents, parameters, write("optimizer", contents.optimizer), keep);
+  }
+  return aside.complete(contents, hashes, keep);
 }
 
 /// A checkpoint, opened and checked whole.
@@ -262,7 +265,7 @@ class Checkpoint {
         tokenizer_ = io::read_file((folder / "tokenizer.json").string());
       if (facts_.at("tokenizer_hash") != detail::hash_text(tokenizer_))
         refuse("is damaged: tokenizer.json is not what was saved");
-      for (auto const* which : {"parameters", "optimizer"}) {
+      for (auto const* which : checkpoint_files) {
         io::Safetensors const& file = which[0] == 'p' ? parameters_ : optimizer_;
         if (facts_.at(std::string(which) + "_hash") != to_hex(hash_file(file)))
           refuse(std::string("is damaged: ") + which + ".safetensors does not hold what was saved");

@@ -31,7 +31,7 @@ namespace tutti::train {
 
 /// Bytes of a rank, and where they stand in one of the two files.
 struct CheckpointRun {
-  int file = 0;  ///< 0: parameters, 1: optimizer
+  int file = 0;  ///< of checkpoint_files
   std::uint64_t at = 0;
   std::byte const* data = nullptr;
   std::int64_t bytes = 0;
@@ -45,15 +45,15 @@ struct CheckpointInParts {
 /// Both files with room for all tensors, whose contents ranks write. Of the rank that completes the checkpoint.
 /// Errors: io.
 inline void make_room(UnfinishedCheckpoint const& aside, CheckpointContents const& contents) {
-  for (auto const& [which, tensors] :
-       {std::pair("parameters", &contents.parameters), std::pair("optimizer", &contents.optimizer)}) {
-    io::SafetensorsPlaces const places = io::safetensors_places(*tensors);
-    io::write_file(aside.file(which), places.header);
+  for (int file = 0; file < 2; ++file) {
+    std::string const path = aside.file(file);
+    io::SafetensorsPlaces const places = io::safetensors_places(contents.tensors(file));
+    io::write_file(path, places.header);
     std::error_code code;
-    std::filesystem::resize_file(aside.file(which), places.bytes, code);
+    std::filesystem::resize_file(path, places.bytes, code);
     if (code)
       throw Error(ErrorKind::io, "save_checkpoint",
-                  aside.file(which) + " cannot have " + std::to_string(places.bytes) +
+                  path + " cannot have " + std::to_string(places.bytes) +
                       " bytes. Free space or choose another --out")
           .with_native(code.message());
   }
@@ -61,9 +61,8 @@ inline void make_room(UnfinishedCheckpoint const& aside, CheckpointContents cons
 /// Once every rank has written its runs. Blocking. Errors: io. Returns the folder.
 inline std::filesystem::path complete_parts(UnfinishedCheckpoint& aside, CheckpointContents const& contents,
                                             std::int64_t keep) {
-  auto const hash = [&](char const* which) { return hash_file(io::Safetensors(aside.file(which))); };
-  std::uint64_t const parameters = hash("parameters");
-  return aside.complete(contents, parameters, hash("optimizer"), keep);
+  std::uint64_t const hashes[] = {hash_file(io::Safetensors(aside.file(0))), hash_file(io::Safetensors(aside.file(1)))};
+  return aside.complete(contents, hashes, keep);
 }
 
 /// Writes the runs of one rank, in a thread of its own from a copy, or at once. Used by one thread.
@@ -85,7 +84,7 @@ class CheckpointPart {
     std::string const signature = (folder / UnfinishedCheckpoint::token_file).string();
     if (!io::file_exists(signature) || io::read_file(signature) != token) return false;
     for (int i = 0; i < 2; ++i) {
-      paths_[i] = (folder / names[i]).string();
+      paths_[i] = (folder / checkpoint_files[i]).string() + ".safetensors";
       files_[i] = io::detail::Descriptor(::open(paths_[i].c_str(), O_WRONLY | O_CLOEXEC));
       if (files_[i].get() < 0) return close(), false;
     }
@@ -134,8 +133,6 @@ class CheckpointPart {
   }
 
  private:
-  static constexpr char const* names[2] = {"parameters.safetensors", "optimizer.safetensors"};
-
   void put(CheckpointRun const& run) const {
     std::int64_t done = 0;
     while (done < run.bytes) {

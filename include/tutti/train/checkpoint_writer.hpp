@@ -40,8 +40,7 @@ class CheckpointWriter {
   /// one before must have been taken by `finish`.
   /// Errors: out_of_memory, of the copy; invalid_argument, where one is still under way; those of `load`.
   void begin(std::filesystem::path out, CheckpointContents contents, std::int64_t keep) {
-    if (thread_.joinable())
-      throw Error(ErrorKind::invalid_argument, "CheckpointWriter", "a checkpoint is under way. Call finish first");
+    require_idle();
     std::int64_t bytes = 0;
     auto const each = [&contents](auto&& f) {
       for (auto* const list : {&contents.parameters, &contents.optimizer})
@@ -67,8 +66,7 @@ class CheckpointWriter {
   }
   /// Calls save(), which returns the folder, and refers to nothing that changes before it has ended.
   void begin(std::int64_t step, std::function<std::filesystem::path()> save) {
-    if (thread_.joinable())
-      throw Error(ErrorKind::invalid_argument, "CheckpointWriter", "a checkpoint is under way. Call finish first");
+    require_idle();
     written_ = {step, {}};
     failure_ = nullptr;
     done_.store(false, std::memory_order_relaxed);
@@ -92,6 +90,11 @@ class CheckpointWriter {
   }
 
  private:
+  void require_idle() const {
+    if (thread_.joinable())
+      throw Error(ErrorKind::invalid_argument, "CheckpointWriter", "a checkpoint is under way. Call finish first");
+  }
+
   graph::Memory copy_;
   Written written_{};
   std::exception_ptr failure_;

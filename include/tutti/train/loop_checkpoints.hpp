@@ -149,7 +149,7 @@ bool Run<Loss, Device>::begin_parts(CheckpointContents& contents, graph::State c
   if (root()) add_facts(contents);
   std::vector<CheckpointRun> runs;
   for (int file = 0; file < 2; ++file) {
-    std::vector<io::NamedTensor> const& tensors = file == 0 ? contents.parameters : contents.optimizer;
+    std::vector<io::NamedTensor> const& tensors = contents.tensors(file);
     std::vector<std::uint64_t> const begins = io::safetensors_places(tensors).begins;
     for (std::size_t i = 0; i < tensors.size(); ++i)
       step_.each_run(*whole.find(tensors[i].name), [&](std::int64_t at, std::byte const* data, std::int64_t bytes) {

@@ -39,13 +39,17 @@ TUTTI_KERNEL_INLINE int sum_of_bytes(std::int8_t const* q) {
   return sum;
 }
 
+/// 32 numbers to q; their scale, as yet in float32.
+TUTTI_KERNEL_INLINE float round_32(float const* x, std::int8_t* q) {
+  float magnitude;
+  bool const zeros = round_block<32>(x, q, magnitude) == 0.0f && magnitude < 1.0f;
+  return zeros ? 0.0f : magnitude / 127.0f;
+}
 /// One row in blocks of 32: as Q8_0 and Q8_1 of GGML.
 TUTTI_TARGET inline void round_by_32(float const* x, std::int64_t in, BlockRounding const& to) {
   for (std::int64_t i = 0; i < in / 32; ++i) {
-    float magnitude;
     std::int8_t* const q = to.q + 32 * i;
-    bool const zeros = round_block<32>(x + 32 * i, q, magnitude) == 0.0f && magnitude < 1.0f;
-    float const scale = zeros ? 0.0f : magnitude / 127.0f;
+    float const scale = round_32(x + 32 * i, q);
     int const total = sum_of_bytes<32>(q);
     float const stored = half_scale(scale), eighth = half_scale(scale * static_cast<float>(total)) * 0.125f;
     for (int copy = 0; copy < bytes::copies; ++copy) {

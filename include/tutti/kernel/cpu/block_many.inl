@@ -54,10 +54,8 @@ TUTTI_TARGET inline void round_many(std::int64_t rows, std::int64_t in, float co
                                     RoundedRows const& to, std::int64_t first) {
   for (std::int64_t r = first; r < first + rows; ++r)
     for (std::int64_t i = 0; i < in / 32; ++i) {
-      float magnitude;
       std::int8_t* const q = to.q + r * in + 32 * i;
-      bool const zeros = round_block<32>(x + r * x_stride + 32 * i, q, magnitude) == 0.0f && magnitude < 1.0f;
-      to.scales[r * (in / 32) + i] = half_scale(zeros ? 0.0f : magnitude / 127.0f);
+      to.scales[r * (in / 32) + i] = half_scale(round_32(x + r * x_stride + 32 * i, q));
       for (int half = 0; half < 2; ++half) {
         I32 sums = set_i32(0);
         for (int v = 0; v < 16; v += F32::lanes) sums = add(sums, load(q + 16 * half + v));
