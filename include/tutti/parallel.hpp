@@ -28,6 +28,7 @@
 #include <tutti/parallel/pipeline_cut.hpp>
 #include <tutti/parallel/pipeline_programs.hpp>
 #include <tutti/parallel/pipeline.hpp>
+#include <tutti/parallel/rank_parts.hpp>
 #include <tutti/parallel/sections.hpp>
 #include <tutti/parallel/shard_tokens.hpp>
 #include <tutti/parallel/shard_operations.hpp>

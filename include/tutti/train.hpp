@@ -24,10 +24,10 @@
 #include <tutti/train/stage_state.hpp>
 #include <tutti/train/step_programs.hpp>
 #include <tutti/train/target_weights.hpp>
+#include <tutti/train/whole_state.hpp>
 #include <tutti/train/pipelined_step.hpp>
 #include <tutti/train/loss_context.hpp>
 #include <tutti/train/step_graph.hpp>
-#include <tutti/train/whole_state.hpp>
 #include <tutti/train/train_step_fields.hpp>
 #include <tutti/train/train_step_statistics.hpp>
 #include <tutti/train/train_step.hpp>

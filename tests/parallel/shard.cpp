@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/parallel/shard_operations.hpp> <tutti/parallel/shard_vocabulary.hpp>
 // Covers: <tutti/parallel/shard_tokens.hpp> <tutti/parallel/shard_values.hpp>
-// Covers: <tutti/parallel/split.hpp> <tutti/nn/shard_rules.hpp> <tutti/parallel/gather_parameters.hpp>
+// Covers: <tutti/parallel/split.hpp> <tutti/parallel/rank_parts.hpp>
+// Covers: <tutti/nn/shard_rules.hpp> <tutti/parallel/gather_parameters.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/backend/threads.hpp>
@@ -13,6 +14,8 @@
 #include <tutti/nn/llama.hpp>
 #include <tutti/nn/shard_rules.hpp>
 #include <tutti/parallel/gather_parameters.hpp>
+#include <tutti/parallel/mesh.hpp>
+#include <tutti/parallel/rank_parts.hpp>
 #include <tutti/parallel/shard.hpp>
 
 #include <cmath>
@@ -39,12 +42,22 @@ graph::Graph loss_of(typename Loss::Config const& config) {
   });
 }
 
+/// Between whole values, of shape `whole`, and rank `rank`'s part of them.
+template <class T>
+void copy_part(std::vector<T>& values, std::vector<T>& mine, Shape const& whole, parallel::Split const& split,
+               int ranks, int rank, bool joins) {
+  parallel::each_run(whole, sizeof(T), split, ranks, rank,
+                     [&](std::int64_t in_whole, std::int64_t in_part, std::int64_t bytes) {
+                       auto* const there = reinterpret_cast<std::byte*>(values.data()) + in_whole;
+                       auto* const here = reinterpret_cast<std::byte*>(mine.data()) + in_part;
+                       std::memcpy(joins ? there : here, joins ? here : there, static_cast<std::size_t>(bytes));
+                     });
+}
 /// Rank `rank`'s part of values, of shape `whole`.
-graph::naive::Values part(graph::naive::Values const& values, Shape const& whole, parallel::Split const& split,
-                          int ranks, int rank) {
+graph::naive::Values part(graph::naive::Values values, Shape const& whole, parallel::Split const& split, int ranks,
+                          int rank) {
   graph::naive::Values mine(static_cast<std::size_t>(parallel::part_of(whole, split, ranks).size()));
-  parallel::copy_part(reinterpret_cast<std::byte*>(const_cast<double*>(values.data())),
-                      reinterpret_cast<std::byte*>(mine.data()), whole, sizeof(double), split, ranks, rank, false);
+  copy_part(values, mine, whole, split, ranks, rank, false);
   return mine;
 }
 
@@ -241,14 +254,13 @@ TEST_CASE("of packed matrices every rank has its part of each, and the parts are
   Shape const shape{2, 8, 3};
   std::vector<float> whole(48), again(48);
   for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
-  auto const bytes = [](std::vector<float>& values) { return reinterpret_cast<std::byte*>(values.data()); };
   for (int rank : {1, 0}) {
     std::vector<float> mine(static_cast<std::size_t>(parallel::part_of(shape, split, 2).size()));
-    parallel::copy_part(bytes(whole), bytes(mine), shape, sizeof(float), split, 2, rank, false);
+    copy_part(whole, mine, shape, split, 2, rank, false);
     // Rows 0, 1 of the first four, then one of either pair.
     for (std::size_t column = 0; column < 3; ++column)
       CHECK(mine[6 + column] == static_cast<float>((rank == 0 ? 12 : 15) + column));
-    parallel::copy_part(bytes(again), bytes(mine), shape, sizeof(float), split, 2, rank, true);
+    copy_part(again, mine, shape, split, 2, rank, true);
   }
   CHECK(again == whole);
   CHECK(parallel::whole_of(parallel::part_of(shape, split, 2), split, 2) == shape);
@@ -270,9 +282,11 @@ TEST_CASE("a state's parts come together where they are wanted, moments as their
       std::string const& of = field.name.starts_with("m.") ? field.name.substr(2) : field.name;
       part.add(field.name, field.dtype, parallel::part_of(field.shape, splits.of(of), 4));
     }
-    parallel::take_parts(whole, part, splits, communicator.rank());
-    auto const port = comm::port(communicator);
-    graph::State const joined = parallel::joined(*port, part, splits, communicator.rank() == 2);
+    parallel::RankParts parts;
+    parts.divide(splits);
+    parallel::DataParallel const ranks{.port = nullptr, .node = nullptr, .tensor = comm::port(communicator)};
+    parts.take(whole, part, ranks);
+    graph::State const joined = parts.joined(ranks, part, communicator.rank() == 2);
     if (communicator.rank() != 2) {
       if (!joined.fields().empty()) wrong[rank] = "holds what it did not want";
       return;
@@ -285,6 +299,54 @@ TEST_CASE("a state's parts come together where they are wanted, moments as their
     }
   });
   for (std::string const& text : wrong) CHECK(text == "");
+}
+
+TEST_CASE("rows of parts along another axis lie in the whole tensor where they were taken from, each byte once") {
+  graph::Graph const model = loss_of<nn::LlamaLoss>(llama);
+  graph::State whole(model);
+  whole.initialise(5);
+  std::vector<std::string> wrong(4);
+  std::vector<std::vector<char>> seen;  // by field and byte
+  for (graph::Field const& field : whole.fields()) seen.emplace_back(static_cast<std::size_t>(field.bytes()), char{0});
+  threads::run(4, [&](Communicator<Threads>& communicator) {
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    auto const expect = [&](bool holds, std::string const& what) { wrong[rank] += holds ? "" : what + "; "; };
+    parallel::DataParallel const ranks = parallel::mesh(communicator, {2, 2});
+    parallel::RankParts parts;
+    parts.divide(parallel::Splits(model, shard_rules(llama), 2));
+    graph::Graph const divided = parallel::shard(model, parts.levels()[0]);
+    parts.divide(parallel::parameter_parts(divided, 2));
+    graph::State part(parallel::gather_parameters(divided, parts.levels()[1], true));
+    parts.take(whole, part, ranks);
+    bool both = false;
+    for (int turn = 0; turn < 4; ++turn) {
+      for (std::size_t i = 0; i < part.fields().size() && turn == communicator.rank(); ++i) {
+        graph::Field const& mine = part.fields()[i];
+        bool const rows = parts.divides(mine, graph::MeshAxis::data),
+                   heads = parts.divides(mine, graph::MeshAxis::tensor);
+        both = both || (rows && heads);
+        expect(parts.whole_shape(mine) == whole.fields()[i].shape, mine.name + " has another shape");
+        if ((!rows && ranks.port->rank() > 0) || (!heads && ranks.tensor->rank() > 0)) continue;
+        for (parallel::PartRun const& run :
+             parts.outward({{0, 0, mine.bytes()}}, mine, ranks, std::source_location::current())) {
+          for (std::int64_t k = run.in_whole; k < run.in_whole + run.bytes; ++k) ++seen[i][static_cast<std::size_t>(k)];
+          expect(std::memcmp(static_cast<std::byte const*>(whole.fields()[i].data()) + run.in_whole,
+                             static_cast<std::byte const*>(mine.data()) + run.in_part,
+                             static_cast<std::size_t>(run.bytes)) == 0,
+                 mine.name + " has other bytes");
+        }
+      }
+      communicator.barrier();
+    }
+    expect(both, "nothing is divided twice");
+    graph::State const joined = parts.joined(ranks, part, communicator.rank() == 1);
+    for (graph::Field const& field : joined.fields())
+      expect(std::memcmp(field.data(), whole.at(field.name).data(), static_cast<std::size_t>(field.bytes())) == 0,
+             field.name + " came together otherwise");
+    expect((communicator.rank() == 1) == (joined.fields().size() == whole.fields().size()), "is held elsewhere");
+  });
+  for (std::string const& text : wrong) CHECK(text == "");
+  for (auto const& field : seen) CHECK(field == std::vector<char>(field.size(), char{1}));
 }
 
 TEST_CASE("the loss of a divided head is that of the whole one, rows at a time too, with padding and ignored targets") {

@@ -203,12 +203,9 @@ TEST_CASE("a step that is not connected as it was made, or whose model has no ru
                                                   .sequence_parallel = true}),
                   ErrorKind::configuration, sentence);
   };
-  REQUIRE_ERROR(train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::Muon{},
-                                               {.sequence = 8, .state_ranks = 2}),
-                ErrorKind::unavailable, "is divided among the ranks of the data axis, and to make a matrix orthogonal");
-  REQUIRE_ERROR(train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::AdamW{},
-                                               {.sequence = 8, .tensor = 2, .state_ranks = 2}),
-                ErrorKind::unavailable, "do not share out parameters too");
+  REQUIRE_ERROR(
+      train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::Muon{}, {.sequence = 8, .state_ranks = 2}),
+      ErrorKind::unavailable, "is divided among the ranks of the data axis, and to make a matrix orthogonal");
   train::TrainStep<nn::Gpt2Loss> part(context, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .state_ranks = 2});
   REQUIRE_ERROR(part.initialise(1), ErrorKind::invalid_argument,
                 "the step is one of 2 ranks of a data axis and is not connected to them. Call connect first");
@@ -398,6 +395,40 @@ TEST_CASE("stages are divided among ranks of a tensor axis as well") {
   nn::LlamaConfig llama = test::mesh_llama;
   llama.layers = 4;
   CHECK(on_threads<nn::LlamaLoss>(llama, {1, 2, 2}, {.micro_steps = 4}) == "");
+}
+TEST_CASE("parts along the tensor axis, or stages, are shared out along the axis of data too, by every stage of ZeRO") {
+  auto const moments = [](test::MeshRun run) {
+    run.replicas = parallel::Replicas::sharded;
+    return run;
+  };
+  for (bool const shares : {false, true}) {
+    INFO("shares of tokens: " << shares);
+    CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 2}, moments({.sequence_parallel = shares})) == "");
+    CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {2, 2}, moments({.sequence_parallel = shares})) == "");
+    for (int const zero : {2, 3}) {
+      INFO("ZeRO " << zero);
+      CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 2},
+                                     {.micro_steps = 2, .sequence_parallel = shares, .zero = zero}) == "");
+      CHECK(on_threads<nn::LlamaLoss>(test::mesh_llama, {2, 2}, {.sequence_parallel = shares, .zero = zero}) == "");
+    }
+  }
+  CHECK(on_threads<own::Loss>({}, {2, 2}, {.recompute = graph::Recompute::block, .zero = 3}) == "");
+  for (int const zero : {2, 3}) {
+    INFO("ZeRO " << zero);
+    CHECK(on_threads<nn::Gpt2Loss>(test::deep_gpt2, {2, 1, 2}, {.micro_steps = 2, .zero = zero}) == "");
+    CHECK(on_threads<nn::LlamaLoss>(test::deep_llama, {2, 1, 2}, {.micro_steps = 4, .zero = zero}) == "");
+  }
+  CHECK(on_threads<own::Shared>({.layers = 4}, {2, 1, 2},
+                                {.micro_steps = 2,
+                                 .optimizer = optim::Sgd{.momentum = 0.9},
+                                 .schedule = parallel::PipelineSchedule::interleaved,
+                                 .zero = 3,
+                                 .virtual_stages = 2}) == "");
+  CHECK(on_threads<nn::Gpt2Loss>(test::deep_gpt2, {2, 1, 2},
+                                 {.micro_steps = 4,
+                                  .recompute = graph::Recompute::block,
+                                  .schedule = parallel::PipelineSchedule::zero_bubble,
+                                  .zero = 3}) == "");
 }
 TEST_CASE("a batch that one stage cannot take fails on all of them, and soon") {
   std::vector<std::string> said(2);

@@ -63,7 +63,7 @@ class MeshTraining {
                .pipeline = layout(run, sizes, rank),
                .tensor = sizes.tensor,
                .sequence_parallel = run.sequence_parallel && sizes.tensor > 1,
-               .state_ranks = run.zero > 0 && sizes.tensor == 1 ? sizes.data : 1,
+               .state_ranks = run.zero > 0 ? sizes.data : 1,
                .gather_again = run.zero == 3,
                .first_row = first_,
                .compress = run.compress}),

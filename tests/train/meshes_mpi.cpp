@@ -33,6 +33,14 @@ TEST_CASE("every mesh of processes trains as one does, twice the same bits, from
   if (communicator.size() > 1)
     require({communicator.size(), 1},
             test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, {communicator.size(), 1}, {.zero = 3}));
+  if (communicator.size() == 4) {
+    require({2, 2}, test::train_on_mesh<nn::LlamaLoss>(communicator, test::mesh_llama, {2, 2},
+                                                       {.sequence_parallel = true, .zero = 3}) +
+                        test::train_on_mesh<nn::Gpt2Loss>(communicator, test::mesh_gpt2, {2, 2},
+                                                          {.replicas = parallel::Replicas::sharded}));
+    require({2, 1, 2},
+            test::train_on_mesh<nn::Gpt2Loss>(communicator, test::deep_gpt2, {2, 1, 2}, {.micro_steps = 2, .zero = 2}));
+  }
   for (int stages = 2; stages <= communicator.size(); ++stages) {
     if (communicator.size() % stages != 0) continue;
     parallel::MeshSizes const sizes{communicator.size() / stages, 1, stages};

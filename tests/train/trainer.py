@@ -497,10 +497,40 @@ def case_zero(bench):
         shutil.copytree(bench.folder / before, out)
         bench.run("threads", ranks, out, "--resume", "10", "--batch", "8", *flags)
         print(f"  {before} -> {ranks} ranks {' '.join(flags)}: within {close(bench.losses(bench.folder / 'threads-whole'), bench.losses(out), 1e-5):.1e}")
-    for flags, said in ((("--algorithm", "diloco"), "is for --algorithm ddp"), (("--optimizer", "sgd"), "shares out adamw's moments"),
-                        (("--tensor-parallel", "2"), "is not there for --tensor-parallel")):
+    meshes(bench, held_out)
+    for flags, said in ((("--algorithm", "diloco"), "is for --algorithm ddp"), (("--optimizer", "sgd"), "shares out adamw's moments")):
         _, errors = bench.run("threads", 2, bench.folder / "none", "--zero", "1", *flags, code=None)
         check(f"--zero 1: {said}" in errors, errors)
+
+
+def meshes(bench, held_out):
+    """Every stage of ZeRO with a tensor axis and with stages of a pipeline: the losses of one rank, and checkpoints, written beside
+    training, that go on with any layout."""
+    steps = ("--layers", "4", "--batch", "8", "--steps", "20", "--total-tokens", "256", "--checkpoint-every", "10", *held_out)
+    models = {"gpt2": (), "llama": ("--architecture", "llama", "--kv-heads", "2")}
+    layouts = {"tensor": ("--tensor-parallel", "2", "--sequence-parallel"), "pipeline": ("--pipeline-parallel", "2", "--micro-batches", "2")}
+    for model, words in models.items():
+        bench.run("threads", 1, bench.folder / model, *steps, *words)
+    first = None
+    for backend in bench.backends():
+        for model, axis, stage in (("gpt2", "tensor", "1"), ("llama", "tensor", "2"), ("gpt2", "tensor", "3"), ("gpt2", "pipeline", "2"), ("llama", "pipeline", "3")):
+            out = bench.folder / f"{backend}-{model}-{axis}-{stage}"
+            layout = ("--batch", "2" if axis == "pipeline" else "4", *layouts[axis], "--zero", stage)
+            text, _ = bench.run(backend, 4, out, *steps, *models[model], *layout, "--async-checkpoint")
+            check(f"4 ranks (data 2 x {axis} 2)" in text, text)
+            worst = close(bench.losses(bench.folder / model), bench.losses(out), 1e-5)
+            close(*[[row["loss"] for row in bench.metrics(of, "validation")] for of in (bench.folder / model, out)], 1e-5)
+            again = bench.folder / f"{out.name}-again"
+            shutil.copytree(out, again)
+            bench.run(backend, 4, again, "--layers", "4", "--resume", "10", *layout)
+            check(bench.parameters(again, 20) == bench.parameters(out, 20), f"{out.name}: other bits after resuming")
+            print(f"  {out.name}: within {worst:.1e}, resumed to the bit")
+    for before, ranks, flags in (("threads-gpt2-tensor-1", 1, ()), ("threads-gpt2-tensor-3", 2, ("--pipeline-parallel", "2")), ("threads-gpt2-pipeline-2", 4, layouts["tensor"] + ("--zero", "3")),
+                                 ("threads-gpt2-tensor-1", 4, layouts["pipeline"] + ("--zero", "2"))):
+        out = bench.folder / f"{before}-to-{ranks}-{len(flags)}"
+        shutil.copytree(bench.folder / before, out)
+        bench.run("threads", ranks, out, "--layers", "4", "--resume", "10", "--batch", str(8 // (2 if "--pipeline-parallel" in flags and ranks == 4 else 1) // (2 if "--zero" in flags else 1)), *flags)
+        print(f"  {before} -> {ranks} ranks {' '.join(flags)}: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(out), 1e-5):.1e}")
 
 
 def case_dropout(bench):
@@ -631,7 +661,7 @@ def case_llama(bench):
         launch = [bench.args.mpiexec, "-n", str(ranks)] if backend == "mpi" else []
         here = ["--ranks", str(ranks)] if backend == "threads" else []
         done = subprocess.run([*launch, bench.args.trainer, "--backend", backend, *here, "--out", str(out), *words], capture_output=True, text=True,
-                              timeout=LIMIT)
+                              errors="replace", timeout=LIMIT)
         check(done.returncode == code, f"{words}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
         return done.stdout if code == 0 else done.stderr
 
@@ -651,6 +681,11 @@ def case_llama(bench):
     train("threads", 2, part, "--resume", str(whole / "checkpoints" / "step_00000060"))
     check(bench.parameters(part, 120) == bench.parameters(whole, 120), "resumed: other parameters")
     check("sat on the" in bench.metrics(whole, "sample")[-1]["text"], str(bench.metrics(whole, "sample")))
+    for words in ((), ("--zero", "1"), ("--zero", "3"), ("--zero", "3", "--tensor-parallel", "2"), ("--zero", "2", "--pipeline-parallel", "2")):
+        out = bench.folder / "-".join(["sampled", *words])
+        train("threads", 4, out, *flags, "--batch", "2", "--steps", "2", "--sample-every", "1", *words)
+        texts = [[row["text"] for row in bench.metrics(of, "sample")] for of in (out, bench.folder / "sampled")]
+        check(len(texts[0]) == 2 and (len(words) > 2 or texts[0] == texts[1]), f"{words}: samples {texts}")
 
     def generate(*words):
         done = subprocess.run([bench.args.generator, "--prompt", "the dog", "--tokens", "16", "--temperature", "0", "--quiet", *words], capture_output=True,

@@ -123,7 +123,8 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
   List<Var> const& wrt = found.wrt;
   List<Var> gradients = found.gradients;
   auto const name_of = [&](std::size_t i) { return builder.graph().name(parameters[i].parameter.node); };
-  Var squares{}, divided{}, parts{};  // of what every rank has whole, and of what it has a part along either axis
+  // Of what every rank has whole; of what it has a part along the tensor axis, that of data, or both.
+  Var squares{}, divided{}, parts{}, parts_of_divided{};
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Var& gradient = gradients[i];
     if (options.compress != nullptr && *options.compress)
@@ -137,16 +138,18 @@ constexpr void update_parameters(graph::Builder& builder, StepGradients const& f
                                      where);
     if (!parameters[i].counted) continue;
     bool const part = gradient.type(where).replication[graph::MeshAxis::tensor] == graph::Replication::varying;
-    Var& sum = part ? divided : in_parts(builder.graph(), parameters[i].parameter) ? parts : squares;
+    bool const rows = in_parts(builder.graph(), parameters[i].parameter);
+    Var& sum = part && rows ? parts_of_divided : part ? divided : rows ? parts : squares;
     sum = sum.builder == nullptr ? square_sum(gradient, where) : square_sum(gradient, sum, where);
   }
-  auto const add = [&](Var part, graph::MeshAxis axis) {
+  auto const add = [&](Var part, graph::MeshAxis axis, Var& to) {
     if (part.builder == nullptr) return;
     Var const all = all_reduce(partial(part, axis, where), axis, comm::PortOp::sum, where);
-    squares = squares.builder == nullptr ? all : graph::Operand(squares, where) + all;
+    to = to.builder == nullptr ? all : graph::Operand(to, where) + all;
   };
-  add(divided, graph::MeshAxis::tensor);
-  add(parts, graph::MeshAxis::data);
+  add(parts_of_divided, graph::MeshAxis::data, divided);
+  add(divided, graph::MeshAxis::tensor, squares);
+  add(parts, graph::MeshAxis::data, squares);
   if (options.stages) {
     graph::MeshAxis const axis = graph::MeshAxis::pipeline;
     if (squares.builder == nullptr) squares = graph::constant(builder, 0, {}, DType::float64, where);

@@ -22,7 +22,7 @@ class ParameterGathering : ShardValues {
       : ShardValues(from, to, splits, false), again_(again) {}
 
   void run() {
-    leaves(graph::Replications(graph::Replication::varying));
+    leaves();
     nodes();
     for (graph::Output const& output : from_.outputs)
       to_.output(from_.text_of(output.name), {&to_, whole(output.node)});

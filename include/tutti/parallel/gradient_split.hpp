@@ -232,7 +232,7 @@ class LoopSplitter {
 
 /// `value` stays in a state of this name after the run.
 inline void keep(graph::Builder& to, std::string const& name, graph::Var value) {
-  to.update(to.state(name, value.type(), graph::zeros(), graph::StateUpdate::replicated), value);
+  to.update(state_of(to, name, value.type()), value);
 }
 
 }  // namespace detail
@@ -273,8 +273,7 @@ class GradientSplit {
     detail::NodeCopier copier(whole(), to);
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       copier.trace(kept_[i]);
-      copier.set(kept_[i], to.state(between(i), whole().type(kept_[i]), graph::zeros(),
-                                    graph::StateUpdate::replicated).id);
+      copier.set(kept_[i], detail::state_of(to, between(i), whole().type(kept_[i])).id);
     }
     for (Id id : own_) copier.add(id);
     to.copy_source({}, 0);

@@ -9,9 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
+#include <string_view>
 #include <utility>
 
 namespace tutti::parallel::detail {
+
+/// A state that holds a value of this type between two programs.
+inline graph::Var state_of(graph::Builder& to, std::string_view name, graph::Type const& type) {
+  bool const part = type.replication[graph::MeshAxis::data] == graph::Replication::varying;
+  return to.state(name, type, graph::zeros(), part ? graph::StateUpdate::part : graph::StateUpdate::replicated);
+}
 
 /// Copies nodes of one graph into a builder of another, operands first.
 class NodeCopier {

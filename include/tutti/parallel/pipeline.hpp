@@ -12,6 +12,7 @@
 #include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/graph/executor.hpp>
+#include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/pipeline_programs.hpp>
 #include <tutti/parallel/pipeline_schedule.hpp>
 
@@ -118,9 +119,7 @@ struct StageParts {
   std::vector<StagePrograms> programs;
   int carried = 1;  ///< values that pass from a part to the next
 };
-/// Gives a State what part `part` of a stage has of parameters and sums of gradients, by reference.
-using ReferPart = FunctionRef<void(graph::State&, int part)>;
-
+using ReferPart = FunctionRef<void(graph::State&, int part)>;  ///< gives a State what a part has of the stage's one
 /// A gradient of which several stages have addends: that of a parameter which each of them has.
 struct StageSum {
   std::string field;
@@ -137,14 +136,13 @@ class StageRun {
   using Give = FunctionRef<void(graph::Executor&, std::int64_t)>;
 
   /// All of these outlive it, but for `refer`. `state` has the parameters and the sums, whose memory stays where it is.
-  /// `tensor` joins the ranks that have a part of this stage each; null: this one has all of it.
   StageRun(exec::Context& context, graph::State& state, StageParts const& parts, ReferPart refer,
-           PipelineLayout const& layout, std::int64_t micro_batches, comm::Port& pipeline, comm::Port* tensor,
+           PipelineLayout const& layout, std::int64_t micro_batches, DataParallel const& ranks,
            Shared<graph::Workspace> const& workspace, bool profile = false)
       : state_(state),
         layout_(layout),
-        port_(pipeline),
-        tensor_(tensor),
+        ranks_(ranks),
+        port_(*ranks.pipeline),
         tasks_(pipeline_tasks(layout, micro_batches)),
         slots_(parts.programs.size()),
         micro_batches_(micro_batches) {
@@ -274,11 +272,11 @@ class StageRun {
     }
     auto const ready = [&](graph::Program const& program) {
       return std::make_unique<graph::Executor>(context, program, slot.state,
-                                               graph::ExecutorOptions{
-                                                   .tensor = tensor_,
-                                                   .beside = &port_,
-                                                   .workspace = workspace,
-                                                   .profile = profile});
+                                               graph::ExecutorOptions{.port = ranks_.port.get(),
+                                                                      .tensor = ranks_.tensor.get(),
+                                                                      .beside = &port_,
+                                                                      .workspace = workspace,
+                                                                      .profile = profile});
     };
     slot.forward = ready(programs.forward);
     slot.backward = ready(programs.backward);
@@ -330,8 +328,8 @@ class StageRun {
 
   graph::State& state_;
   PipelineLayout layout_;
+  DataParallel const& ranks_;
   comm::Port& port_;
-  comm::Port* tensor_;
   List<PipelineTask> tasks_;
   std::vector<std::vector<std::unique_ptr<Slot>>> slots_;  // by part
   std::vector<float> addend_;                              // of a sum over stages
@@ -351,14 +349,15 @@ class StageEvaluation {
  public:
   /// All of these outlive it, as those of StageRun.
   StageEvaluation(exec::Context& context, StageEvaluations const& parts, ReferPart refer, PipelineLayout const& layout,
-                  comm::Port& pipeline, comm::Port* tensor, Shared<graph::Workspace> const& workspace)
-      : layout_(layout), port_(pipeline), messages_(pipeline) {
+                  DataParallel const& ranks, Shared<graph::Workspace> const& workspace)
+      : layout_(layout), port_(*ranks.pipeline), messages_(port_) {
     for (std::size_t part = 0; part < parts.graphs.size(); ++part) {
       graph::State& own = own_.emplace_back();
       refer(own, static_cast<int>(part));
       own.add(parts.graphs[part]);
       executors_.push_back(std::make_unique<graph::Executor>(
-          context, parts.programs[part], own, graph::ExecutorOptions{.tensor = tensor, .workspace = workspace}));
+          context, parts.programs[part], own,
+          graph::ExecutorOptions{.port = ranks.port.get(), .tensor = ranks.tensor.get(), .workspace = workspace}));
     }
   }
   /// `give` gives the program its inputs. Ranks: all stages, which get the same loss. Blocking.

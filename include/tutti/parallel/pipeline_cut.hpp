@@ -222,8 +222,7 @@ class PipelineCut {
       graph::Id const operand = model_.operand(loop_, i);
       copier.trace(loop_);
       if (i < shape_.carried && number > 0)
-        operands.push_back(builder.state(pipeline_name("input", at(i)), model_.type(loop_, i), graph::zeros(),
-                                         graph::StateUpdate::replicated).id);
+        operands.push_back(detail::state_of(builder, pipeline_name("input", at(i)), model_.type(loop_, i)).id);
       else if (i >= shape_.carried + shape_.invariants && divided_[at(operand)] == 0 && parts_ > 1)
         operands.push_back(sliced(copier.var(operand), first, layers).id);
       else operands.push_back(copier[operand]);

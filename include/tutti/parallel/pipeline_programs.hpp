@@ -86,8 +86,7 @@ class StageGradient {
       outputs_.push_back(output);
       if (!is_floating(stage.dtype(output))) continue;
       outputs.push_back(output);
-      seeds.push_back(builder_.state(pipeline_name("gradient", i), stage.type(output), graph::zeros(),
-                                     graph::StateUpdate::replicated));
+      seeds.push_back(state_of(builder_, pipeline_name("gradient", i), stage.type(output)));
       received_.push_back(seeds.back().id);
     }
     forward_size_ = std::max(forward_size_, loss_ + 1);
@@ -115,19 +114,21 @@ class StageGradient {
     return id < forward_size_ || (whole().op(id) == Op::result && whole().operand(id, 0) < forward_size_);
   }
   static bool is_leaf(Op op) { return graph::info(op).kind == graph::OpClass::leaf; }
-  /// Cheaper to do again than to keep.
-  static bool is_free(Op op) {
-    switch (op) {
+  /// Cheaper to do again than to keep, or meant to be.
+  bool is_free(Id id) const {
+    switch (Op const op = whole().op(id)) {
       case Op::constant:
       case Op::iota:
       case Op::reshape:
       case Op::broadcast_in_dim:
       case Op::vary:
+      case Op::barrier:
       case Op::stop_gradient: return true;
+      case Op::all_gather: return graph::gathering(whole(), id).again;
       default: return is_leaf(op);
     }
   }
-  bool is_cut(Id id) const { return is_forward(id) && !is_free(whole().op(id)); }
+  bool is_cut(Id id) const { return is_forward(id) && !is_free(id); }
   /// What the backward pass reads of the forward pass, in the order of ids.
   void choose_cuts() {
     needed_.assign(whole().nodes.size(), char{0});
@@ -169,8 +170,7 @@ class StageGradient {
       if (needed_[at(id)] == 0) continue;
       if (is_cut(id)) {
         copier.trace(id);
-        copier.set(id, to.state(pipeline_name("kept", cut++), whole().type(id), graph::zeros(),
-                                graph::StateUpdate::replicated).id);
+        copier.set(id, state_of(to, pipeline_name("kept", cut++), whole().type(id)).id);
       } else {
         copier.add(id);
       }
@@ -190,12 +190,12 @@ class StageGradient {
     to.copy_source({}, 0);
     for (Id id : received_)  // they come, whoever reads them
       if (std::string const name(whole().name(id)); gradient.find_leaf(name) == graph::none)
-        to.state(name, whole().type(id), graph::zeros(), graph::StateUpdate::replicated);
+        state_of(to, name, whole().type(id));
     for (Root const& root : roots_) {
       Id const id = gradient.find_output(root.state);
       bool const adds = root.adds && (root.begun || !first);
       if (id == graph::none || (root.id == graph::none && adds)) continue;
-      graph::Var const state = to.state(root.state, root.type, graph::zeros(), graph::StateUpdate::replicated);
+      graph::Var const state = state_of(to, root.state, root.type);
       to.update(state, adds ? state + copier.var(id) : copier.var(id));
     }
     return canonical(to.graph());

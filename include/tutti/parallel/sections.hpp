@@ -59,10 +59,7 @@ class StateSections {
       throw Error(ErrorKind::unavailable, "TrainStep::connect", why, where);
     };
     if (!parts_.empty()) refuse("ranks have sections of moments, of which others know nothing. Make another TrainStep");
-    if (ranks.sharded && !on_processors)
-      refuse("moments are shared out on processors alone. Use Replicas::per_rank");
-    if (ranks.sharded && ranks.tensor)
-      refuse("moments are not shared out where there is a tensor axis. Use Replicas::per_rank");
+    if (ranks.sharded && !on_processors) refuse("moments are shared out on processors alone. Use Replicas::per_rank");
   }
   /// Of moments that others have.
   std::int64_t others_bytes(graph::State const& state) const {

@@ -23,7 +23,7 @@ class Sharding : ShardOperations {
   using ShardOperations::ShardOperations;
 
   void run() {
-    leaves(parts);
+    leaves();
     nodes();
     for (graph::Output const& output : from_.outputs) {
       as_whole(output.node);

@@ -33,7 +33,6 @@ class ShardValues {
   using Id = graph::Id;
   using Op = graph::Op;
   static constexpr graph::MeshAxis tensor = graph::MeshAxis::tensor;
-  static constexpr graph::Replications parts = graph::Replications().with(tensor, graph::Replication::varying);
 
   struct Value {
     Id id = graph::none;
@@ -52,8 +51,8 @@ class ShardValues {
   }
   void trace(Id id) { to_.copy_source(from_.source(id), from_[id].line); }
 
-  /// Inputs, scalars, states and parameters; `divided` is what ranks know of those of which they have parts.
-  void leaves(graph::Replications divided) {
+  /// Inputs, scalars, states and parameters. Those of which ranks of the axis have parts vary along it as well.
+  void leaves() {
     for (Id id : from_.inputs) {
       trace(id);
       set(id, to_.input(from_.name(id), from_.dtype(id), from_.shape(id), from_.type(id).replication).id);
@@ -66,9 +65,11 @@ class ShardValues {
       Id const id = parameter.node;
       trace(id);
       Split const& split = splits_.of(from_.name(id));
+      graph::Replications known = from_.type(id).replication;
+      if (split.divided()) known = known.with(splits_.axis(), graph::Replication::varying);
       set(id,
           to_.parameter(from_.name(id), part_of(from_.shape(id), split, ranks_), parameter.init, parameter.stacked,
-                        std::source_location::current(), split.divided() ? divided : graph::Replications())
+                        std::source_location::current(), known)
               .id,
           {split});
     }

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// How tensors lie on the ranks of the tensor axis, and between their parts and the whole.
+/// How tensors lie on the ranks of an axis of the mesh, of which each has a part.
 
-#include <tutti/comm/port.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
-#include <tutti/graph/state.hpp>
+#include <tutti/graph/ir.hpp>
 #include <tutti/nn/shard_rules.hpp>
 #include <tutti/optim/minimise.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -69,17 +67,6 @@ void each_run(Shape const& shape, std::size_t size, Split const& split, int rank
     }
   }
 }
-/// Copies rank `rank`'s part of a tensor of `size` bytes an element: out of the whole one, or with `joins` into it.
-inline void copy_part(std::byte* whole, std::byte* part, Shape const& shape, std::size_t size, Split const& split,
-                      int ranks, int rank, bool joins) {
-  each_run(shape, size, split, ranks, rank, [&](std::int64_t in_whole, std::int64_t in_part, std::int64_t bytes) {
-    if (bytes == 0) return;
-    std::byte *const to = joins ? whole + in_whole : part + in_part, *const from =
-                                                                         joins ? part + in_part : whole + in_whole;
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  });
-}
-
 /// The parameters of a model that are divided among `ranks` of an axis.
 class Splits {
  public:
@@ -158,15 +145,15 @@ class Splits {
       if (entry.name == name) return entry.split;
     return whole_;
   }
-  /// Of a parameter of which this field is the part, or of what an optimizer keeps for one, as "PREFIX.NAME".
-  Split const& of(graph::Field const& field) const noexcept {
+  /// Of a parameter of which a field of this name and shape is the part, or of what an optimizer keeps for one, as
+  /// "PREFIX.NAME".
+  Split const& of(std::string_view name, Shape const& part) const noexcept {
     Entry const* best = nullptr;
     for (Entry const& entry : entries_) {
-      std::string_view const name = field.name;
       bool const same = name == entry.name;
       bool const kept = !same && name.size() > entry.name.size() && name.ends_with(entry.name) &&
                         name[name.size() - entry.name.size() - 1] == '.';
-      if ((same || kept) && field.shape == part_of(entry.whole, entry.split, ranks_) &&
+      if ((same || kept) && part == part_of(entry.whole, entry.split, ranks_) &&
           (best == nullptr || entry.name.size() > best->name.size()))
         best = &entry;
     }
@@ -179,61 +166,5 @@ class Splits {
   List<Entry> entries_;
   Split whole_;
 };
-
-/// Room for the whole tensor of a field, in a state.
-inline graph::Field& add_whole(graph::State& whole, graph::Field const& part, Splits const& splits) {
-  Shape const shape = whole_of(part.shape, splits.of(part), splits.ranks());
-  graph::Field* const made = whole.add(part.name, part.dtype, shape, part.init);
-  made->parameter = part.parameter;
-  made->stacked = part.stacked;
-  made->per_rank = part.per_rank;
-  return *made;
-}
-/// A state of the same fields with room for whole tensors; without sums between micro-steps.
-inline graph::State whole_fields(graph::State const& part, Splits const& splits) {
-  graph::State whole;
-  for (graph::Field const& field : part.fields())
-    if (!optim::is_accumulator(field.name)) add_whole(whole, field, splits);
-  return whole;
-}
-/// This rank's part of a whole tensor.
-inline void take_part(graph::Field const& whole, graph::Field& part, Splits const& splits, int rank) {
-  copy_part(static_cast<std::byte*>(whole.data()), static_cast<std::byte*>(part.data()), whole.shape,
-            size_of(part.dtype), splits.of(part), splits.ranks(), rank, false);
-}
-/// Of all of them, as of whole_fields.
-inline void take_parts(graph::State const& whole, graph::State& part, Splits const& splits, int rank) {
-  for (graph::Field& field : part.fields())
-    if (graph::Field const* const from = whole.find(field.name)) take_part(*from, field, splits, rank);
-}
-/// The whole tensor from the parts of the ranks of `port`, to `to` where it is not null. `all` is memory for it.
-/// Ranks  all of the axis. Blocking
-inline void join(comm::Port& port, graph::Field const& part, Splits const& splits, std::byte* to,
-                 std::vector<std::byte>& all, std::source_location where = std::source_location::current()) {
-  Split const& split = splits.of(part);
-  auto const bytes = static_cast<std::size_t>(part.bytes());
-  if (!split.divided()) {
-    if (to != nullptr && bytes > 0) std::memcpy(to, part.data(), bytes);
-    return;
-  }
-  all.resize(bytes * static_cast<std::size_t>(port.size()));
-  port.wait(port.start_all_gather(part.data(), all.data(), part.bytes(), DType::byte, where));
-  for (int rank = 0; rank < port.size() && to != nullptr; ++rank)
-    copy_part(to, all.data() + bytes * static_cast<std::size_t>(rank), whole_of(part.shape, split, splits.ranks()),
-              size_of(part.dtype), split, splits.ranks(), rank, true);
-}
-/// All whole tensors, for those ranks that want them; else nothing is kept. Ranks: all of the axis. Blocking.
-inline graph::State joined(comm::Port& port, graph::State const& part, Splits const& splits, bool wanted,
-                           std::source_location where = std::source_location::current()) {
-  graph::State whole;
-  if (wanted) whole = whole_fields(part, splits);
-  std::vector<std::byte> all;
-  for (graph::Field const& field : part.fields()) {
-    if (optim::is_accumulator(field.name)) continue;
-    graph::Field* const to = whole.find(field.name);
-    join(port, field, splits, to == nullptr ? nullptr : static_cast<std::byte*>(to->data()), all, where);
-  }
-  return whole;
-}
 
 }  // namespace tutti::parallel

@@ -156,9 +156,10 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
   result.target = device ? graph::Target::cuda : graph::Target::cpu;
   train::require_sound(options, where);
   graph::Graph const model = train::loss_graph<Loss>(config, options, false, where);
-  parallel::Splits const splits = train::splits_of(config, model, layout.tensor, where);
+  parallel::RankParts parts;
+  parts.divide(train::splits_of(config, model, layout.tensor, where));
   auto const traced = [&](std::optional<optim::Pass> pass) {
-    return train::step_graph<Loss>(config, options, optimizer, splits, pass, layout.data);
+    return train::step_graph<Loss>(config, options, optimizer, parts, pass, layout.data);
   };
 
   detail::PlannedState state;
@@ -171,8 +172,7 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
   bool const one_state = cluster.shared_state && !device && layout.tensor == 1 && layout.pipeline == 1 &&
                          layout.zero == 0 && ranks_on_node > 1 && options.offload_optimizer.empty();
   if (one_state) compiling.division = {0, ranks_on_node, ranks_on_node == layout.data};
-  if (layout.zero == 1 && !device && layout.data > 1 && layout.tensor == 1)
-    compiling.division = {0, layout.data, true, true};
+  if (layout.zero == 1 && !device && layout.data > 1) compiling.division = {0, layout.data, true, true};
 
   std::vector<graph::Program const*> all;
   using optim::Pass;

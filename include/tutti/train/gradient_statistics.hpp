@@ -39,7 +39,7 @@ struct GradientStatistics {
 };
 
 /// What the last program of a step with optim::measure_gradients has given.
-/// Ranks: those of the tensor axis, where `splits` has several, and then blocking.
+/// Ranks: those of the tensor axis, where `splits` are of several, and then blocking.
 template <class Run>
 GradientStatistics statistics_of(Run const& run, graph::StepList const& list, graph::State const& state,
                                  parallel::Splits const& splits, comm::Port* tensor) {
@@ -51,7 +51,7 @@ GradientStatistics statistics_of(Run const& run, graph::StepList const& list, gr
     if (!output.name.starts_with(optim::squares_output)) continue;
     std::string const name = output.name.substr(optim::squares_output.size());
     graph::Field const* const field = state.find(name);
-    bool const part = field != nullptr && splits.ranks() > 1 && splits.of(*field).divided();
+    bool const part = field != nullptr && splits.ranks() > 1 && splits.of(field->name, field->shape).divided();
     if (part) divided.push_back(values.size());
     values.push_back(run.value(output.name));
     values.push_back(run.value(concat(optim::zeros_output, name)));

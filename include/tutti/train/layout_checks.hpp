@@ -58,9 +58,6 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
       refuse_zero("is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
     if (o.zero == 1 && o.optimizer == OptimizerName::sgd)
       refuse_zero("shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
-    if (o.tensor_parallel > 1) refuse_zero("is not there for --tensor-parallel. Leave out one");
-    if (o.zero > 1 && o.pipeline_parallel > 1)
-      refuse_zero("is not there for --pipeline-parallel, --zero 1 is. Use that, or leave out one");
     if (o.zero > 1 && o.optimizer == OptimizerName::muon)
       refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or --zero 1");
     if (o.zero > 1 && !o.compress.empty())

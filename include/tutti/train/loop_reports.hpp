@@ -177,11 +177,13 @@ void Run<Loss, Device>::sample() {
   last_sampled_ = done_;
   InPhase const phase(outputs_, "sampling");
   if constexpr (writes_text)
-    if ((root() || data_ranks() < ranks()) && setup_.tokenizer)
+    if ((root() || (averages_gradients() && step_.in_parts())) && setup_.tokenizer)
       with_agreed_model([&] {
-        step_.show(root(), [&](graph::State& whole) {
-          if (root()) write_sample(whole);
-        });
+        if (!step_.in_parts()) return write_sample(step_.state());
+        graph::State whole = step_.whole_fields();
+        for (graph::Field& field : whole.fields())
+          if (field.parameter) step_.collect(field, root());
+        if (root()) write_sample(whole);
       });
 }
 

@@ -13,12 +13,13 @@
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/pipeline.hpp>
 #include <tutti/parallel/pipeline_cut.hpp>
+#include <tutti/parallel/rank_parts.hpp>
 #include <tutti/parallel/sections.hpp>
-#include <tutti/parallel/split.hpp>
 #include <tutti/train/stage_state.hpp>
 #include <tutti/train/step_options.hpp>
 #include <tutti/train/step_programs.hpp>
 #include <tutti/train/target_weights.hpp>
+#include <tutti/train/whole_state.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -74,17 +75,11 @@ class PipelinedStep {
   PipelinedStep(PipelinedStep const&) = delete;
   PipelinedStep& operator=(PipelinedStep const&) = delete;
 
-  /// Of the whole model, of which ranks of a tensor axis have parts as `splits` say.
-  std::int64_t parameter_count(parallel::Splits const& splits) const {
-    std::int64_t count = 0;
-    for (graph::Parameter const& parameter : cut_.model().parameters)
-      count += parallel::whole_of(cut_.model().shape(parameter.node), splits.of(name_of(parameter)),
-                                  splits.ranks()).size();
-    return count;
-  }
+  /// Of the whole model, of which a rank has these parts, or the stages of such ranks together.
+  std::int64_t parameter_count(parallel::RankParts const& parts) const { return parameters_of_whole(list(), parts); }
   /// The same of what this stage has.
-  parallel::Splits on_stage(parallel::Splits const& splits) const {
-    return splits.on_stage(cut_.layers_on(layout_.stage), [&](std::string_view name) {
+  parallel::RankParts on_stage(parallel::RankParts const& parts) const {
+    return parts.on_stage(cut_.layers_on(layout_.stage), [&](std::string_view name) {
       for (graph::Parameter const& parameter : cut_.model().parameters)
         if (cut_.model().name(parameter.node) == name) return cut_.divided(parameter);
       return false;
@@ -96,9 +91,9 @@ class PipelinedStep {
   void show(bool wanted, FunctionRef<void(graph::State&)> f, std::source_location where,
             StageFields fields = StageFields::model) {
     require_connected(where);
-    parts().show(ranks_, wanted, f, where, fields);
+    parts().show(ranks_, options_.state_ranks > 1, wanted, f, where, fields);
   }
-  graph::State list(std::string_view only = {}) { return parts().list(only); }
+  graph::State list(std::string_view only = {}) const { return parts().list(only); }
   void take(graph::Field const& whole) { parts().take(whole); }
   void each_section(graph::Field const& whole, FunctionRef<void(std::int64_t, std::int64_t, std::int64_t)> f) {
     parts().each_section(whole, f);
@@ -170,10 +165,10 @@ class PipelinedStep {
                                .workspace = workspace_,
                                .profile = options_.profile});
     auto const refer = [this](graph::State& to, int mine) { refer_part(to, mine); };
-    evaluation_ = std::make_unique<parallel::StageEvaluation>(context, evaluations_, refer, layout_, *ranks_.pipeline,
-                                                              tensor, workspace_);
+    evaluation_ =
+        std::make_unique<parallel::StageEvaluation>(context, evaluations_, refer, layout_, ranks_, workspace_);
     run_ = std::make_unique<parallel::StageRun>(context, state_, programs_, refer, layout_, options_.micro_steps,
-                                                *ranks_.pipeline, tensor, workspace_, options_.profile);
+                                                ranks_, workspace_, options_.profile);
   }
   bool planned() const noexcept { return planned_; }
   /// Fields that the ranks of the data axis can share out, each updating its part; and the program that does.
@@ -360,8 +355,8 @@ class PipelinedStep {
           graph::MeshAxis::pipeline, graph::Replication::varying);
       Shape const shape = stage < 0 ? cut_.model().shape(parameter.node) : cut_.shape_on(parameter, stage);
       found.wrt.push_back(builder.parameter(name, shape, parameter.init, parameter.stacked, where, parts));
-      found.gradients.push_back(builder.state(concat("accumulated.", name), {DType::float32, parts, shape},
-                                              graph::zeros(), graph::StateUpdate::replicated, where));
+      found.gradients.push_back(
+          parallel::detail::state_of(builder, concat("accumulated.", name), {DType::float32, parts, shape}));
       List<int> const owners = cut_.owners(parameter);
       trained.parameter = builder.graph().parameters.back();
       trained.counted = owners.empty() || owners[0] == stage;

@@ -72,13 +72,15 @@ class StageState {
     return one;
   }
   /// f(state) sees these fields of the whole model on the stages that want it, on others nothing: of the first
-  /// pipeline, or of each what is its own. Ranks: all. Blocking.
-  void show(parallel::DataParallel const& ranks, bool wanted, FunctionRef<void(graph::State&)> f,
+  /// pipeline, of each with `parts` of what ranks of the data axis have, or of each what is its own. Ranks: all.
+  /// Blocking.
+  void show(parallel::DataParallel const& ranks, bool parts, bool wanted, FunctionRef<void(graph::State&)> f,
             std::source_location where, StageFields fields) const {
     graph::State whole;
-    if (ranks.port->rank() == 0 || fields == StageFields::own) {
+    if (ranks.port->rank() == 0 || parts || fields == StageFields::own) {
       double any = wanted ? 1 : 0;  // of the ranks that have a part of this stage each, who join them afterwards
       if (ranks.tensor) parallel::all_reduce(*ranks.tensor, {&any, 1}, comm::PortOp::max, where);
+      if (parts) parallel::all_reduce(*ranks.port, {&any, 1}, comm::PortOp::max, where);
       wanted = any != 0;
       std::vector<double> wants(static_cast<std::size_t>(cut_.stages()), 0.0);
       wants[static_cast<std::size_t>(stage_)] = wanted ? 1 : 0;

@@ -12,6 +12,7 @@
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/gather_parameters.hpp>
+#include <tutti/parallel/rank_parts.hpp>
 #include <tutti/parallel/shard.hpp>
 #include <tutti/train/inputs.hpp>
 #include <tutti/train/loss_context.hpp>
@@ -42,8 +43,6 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
            "TrainStepOptions::compress, or use one rank of the tensor axis");
   if (options.state_ranks > 1) {
     if (!on_processors) refuse("parameters in parts are not there for programs on devices. Use one state rank");
-    if (options.tensor > 1 || options.pipeline.stages > 1)
-      refuse("ranks that have parts of a model already do not share out parameters too. Use one state rank");
     if (options.compress) refuse("gradients in parts are not compressed. Leave out TrainStepOptions::compress");
     if (options.keep_packed) refuse("parameters in parts are not kept packed. Leave out keep_packed");
   }
@@ -105,31 +104,38 @@ parallel::Splits splits_of(Config const& config, graph::Graph const& model, int 
                 where);
 }
 
-/// The same where `options` say which ranks divide parameters: those of the tensor axis, or of that of data.
+/// The graph of a whole model, as a rank runs it that has these parts of it. Between the passes of a pipeline nothing
+/// is kept that was gathered, whatever the options say.
+inline graph::Graph part_graph(graph::Graph model, TrainStepOptions const& options, parallel::RankParts const& parts) {
+  for (parallel::Splits const& splits : parts.levels())
+    model = splits.axis() == graph::MeshAxis::data
+                ? parallel::gather_parameters(model, splits, options.gather_again || options.pipeline.stages > 1)
+                : parallel::shard(model, splits, options.sequence_parallel);
+  return model;
+}
+/// What a rank has of the parameters of `model`: a part along the tensor axis, and of that some rows along the axis of
+/// data, where `options` say so. Errors: as above.
 template <class Config>
-parallel::Splits splits_of(Config const& config, graph::Graph const& model, TrainStepOptions const& options,
-                           std::source_location where) {
+parallel::RankParts parts_of(Config const& config, graph::Graph const& model, TrainStepOptions const& options,
+                             std::source_location where) {
+  parallel::RankParts parts;
+  parts.divide(splits_of(config, model, options.tensor, where));
   if (options.state_ranks < 1)
     throw Error(ErrorKind::configuration, "TrainStep", "at least 1 rank has the state", where);
-  if (options.state_ranks > 1) return parallel::parameter_parts(model, options.state_ranks, where);
-  return splits_of(config, model, options.tensor, where);
-}
-/// The graph of a whole model, as a rank runs it that has its part of what `splits` divide.
-inline graph::Graph part_graph(graph::Graph model, TrainStepOptions const& options, parallel::Splits const& splits) {
-  if (splits.ranks() == 1) return model;
-  if (splits.axis() == graph::MeshAxis::data) return parallel::gather_parameters(model, splits, options.gather_again);
-  return parallel::shard(model, splits, options.sequence_parallel);
+  if (options.state_ranks > 1)
+    parts.divide(parallel::parameter_parts(part_graph(model, options, parts), options.state_ranks, where));
+  return parts;
 }
 
 /// What becomes of the gradients of a step.
 enum class StepWork : unsigned char { updates, measures };
 
-/// The program of `pass`, or the loss alone; of a rank that has its part of the model where `splits` say so.
+/// The program of `pass`, or the loss alone; of a rank that has its part of the model where `parts` say so.
 /// Gradients are averaged over `ranks` of the data axis. What measures updates nothing but sums between micro-steps,
 /// and does not compress.
 template <class Loss>
 graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions const& options,
-                        optim::AnyOptimizer const& optimizer, parallel::Splits const& splits,
+                        optim::AnyOptimizer const& optimizer, parallel::RankParts const& parts,
                         std::optional<optim::Pass> pass, int ranks, StepWork work = StepWork::updates) {
   auto const minimise = [&](graph::Var loss) {
     if (options.weigh_targets) loss = loss * loss.builder->scalar(target_weight_name, DType::float32);
@@ -146,12 +152,12 @@ graph::Graph step_graph(typename Loss::Config const& config, TrainStepOptions co
     else optim::minimise(loss, *pass, optimizer, of);
   };
   graph::Graph graph;
-  if (pass && splits.ranks() == 1) {
+  if (pass && parts.empty()) {
     graph = graph::trace(make_parameters(config), [&](graph::Builder& builder, auto const& parameters) {
       minimise(loss_of<Loss>({builder}, parameters, inputs_of<Loss>(config, options.sequence), options.batch));
     });
   } else {
-    graph = part_graph(loss_graph<Loss>(config, options, !pass), options, splits);
+    graph = part_graph(loss_graph<Loss>(config, options, !pass), options, parts);
     if (pass) {
       graph::Id const loss = graph.find_output("loss");
       graph.outputs = {};

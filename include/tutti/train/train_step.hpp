@@ -73,18 +73,18 @@ class TrainStep {
     graph::Graph const model = loss_graph<Loss>(config_, options_, false, where);
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
-    splits_ = splits_of(config_, model, options_, where);
+    parts_ = parts_of(config_, model, options_, where);
     require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
     graph::Graph step;
     if (options.pipeline.stages != 1) {
-      auto const part = [&](graph::Graph const& whole) { return part_graph(whole, options, splits_); };
+      auto const part = [&](graph::Graph const& whole) { return part_graph(whole, options, parts_); };
       options_.pipeline = parallel::balanced(options.pipeline, part(evaluated));
       pipeline_.emplace(part(model), part(evaluated), optimizer_, options_, state_, where);
       moments_ = pipeline_->moments();
       return;
     }
     try {
-      state_.add(splits_.ranks() == 1 ? evaluated : traced(std::nullopt));
+      state_.add(parts_.empty() ? evaluated : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
     } catch (Error const& error) { throw error.at(where); }  // of the options: the loss was traced above
     state_.add(step);
@@ -108,14 +108,14 @@ class TrainStep {
   /// Of moments, where ranks share them out: who looks at whole ones gathers them first.
   parallel::StateSections const& sections() const noexcept { return sections_; }
   std::int64_t parameter_count() const {
-    return pipeline_ ? pipeline_->parameter_count(splits_) : parameters_of_whole(state_, splits_);
+    return pipeline_ ? pipeline_->parameter_count(parts_) : parameters_of_whole(state_, parts_);
   }
 
   /// Ranks: all, once connected. Parameters as the model says (a free `initialise_parameters(config, state, seed)`
   /// found by its arguments, else each by its Init), moments zero.
   /// Parameters are the same for every number of ranks on the tensor axis.
   void initialise(std::uint64_t seed) {
-    bool const parts = pipeline_ || splits_.ranks() > 1;  // of which nobody has room for all
+    bool const parts = pipeline_ || !parts_.empty();  // of which nobody has room for all
     if (initialises_one_by_one<Config> && parts) initialise_each(seed);
     else fill([&](graph::State& whole) { initialise_state<Loss>(config_, whole, seed); });
     updates_ = 0;
@@ -139,11 +139,11 @@ class TrainStep {
   template <class F>
   void show(bool wanted, F&& f, std::source_location where = std::source_location::current());
   /// Whether ranks have parts of tensors, each of which `collect` puts together.
-  bool in_parts() const noexcept { return pipeline_ || splits_.ranks() > 1 || parallel_.sharded; }
+  bool in_parts() const noexcept { return pipeline_ || !parts_.empty() || parallel_.sharded; }
   /// The fields of the whole model, without contents: their memory is taken when they get some.
   graph::State whole_fields() {
-    if (pipeline_) return parallel::whole_fields(pipeline_->list(), splits_);
-    return parallel::whole_fields(state_, splits_);
+    if (pipeline_) return parts_.whole_fields(pipeline_->list());
+    return parts_.whole_fields(state_);
   }
   /// A field of `whole_fields()` gets its contents, on the rank of the first model that wants them; of a device's state
   /// as `state()` last gave it. `whole.memory.clear` gives the memory back.
@@ -159,7 +159,7 @@ class TrainStep {
   void own_fields(bool writes, F&& f, std::source_location where = std::source_location::current());
   /// Errors: communication, where ranks differ in what they must have alike. Ranks: all.
   void require_equal(std::string const& when, std::source_location where = std::source_location::current()) {
-    require_equal_ranks(state(), pipeline_ ? pipeline_->on_stage(splits_) : splits_, parallel_, when, where);
+    require_equal_ranks(state(), pipeline_ ? pipeline_->on_stage(parts_) : parts_, parallel_, when, where);
     if (pipeline_) pipeline_->require_equal(when, where);
   }
 
@@ -342,7 +342,7 @@ class TrainStep {
   }
   bool keeps_packed() const noexcept { return options_.keep_packed && options_.micro_steps > 1; }
   graph::Graph traced(std::optional<optim::Pass> pass, StepWork work = StepWork::updates) const {
-    return step_graph<Loss>(config_, options_, optimizer_, splits_, pass, parallel_.port ? parallel_.port->size() : 1,
+    return step_graph<Loss>(config_, options_, optimizer_, parts_, pass, parallel_.port ? parallel_.port->size() : 1,
                             work);
   }
   void plan() {
@@ -379,7 +379,7 @@ class TrainStep {
   TrainStepOptions options_;
   InputList inputs_;
   graph::State state_;
-  parallel::Splits splits_;           // of the parameters, where the tensor axis has several ranks
+  parallel::RankParts parts_;         // of the model's tensors that are here
   std::vector<std::string> updated_;  // fields that every rank updates whole: no rank's part of them is another's
   std::vector<std::string> moments_;  // of updates that ranks can share out
   parallel::StateSections sections_;  // of those, where they do, and each has its own

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <source_location>
 #include <string>
-#include <vector>
+#include <utility>
 
 namespace tutti::train {
 
@@ -19,7 +19,7 @@ template <class Loss, class Device>
 template <class F>
 void TrainStep<Loss, Device>::fill(F&& f, std::source_location where) {
   execution_.state();
-  auto const write = [&](graph::State& part) { fill_parts(part, splits_, parallel_, f, where); };
+  auto const write = [&](graph::State& part) { fill_parts(part, parts_, parallel_, f, where); };
   pipeline_ ? pipeline_->fill(write) : write(state_);
   sections_.clear_others(state_);
 }
@@ -29,16 +29,15 @@ template <class F>
 void TrainStep<Loss, Device>::fill_each(F&& f, std::source_location where) {
   if (!in_parts()) return fill(f, where);
   execution_.state();
-  int const rank = splits_.ranks() == 1 ? 0 : ranks_of_parts(parallel_, splits_, where).rank();
   for (graph::Field& field : state_.fields()) {
     if (optim::is_accumulator(field.name)) continue;
     graph::State all, one;  // of the stages, and of the tensor axis too
     if (pipeline_) all = pipeline_->list(field.name);
     if (pipeline_ && all.fields().empty()) continue;  // of this stage alone
     graph::Field& part = pipeline_ ? all.at(field.name) : field;
-    graph::Field const& whole = parallel::add_whole(one, part, splits_);
+    graph::Field const& whole = parts_.add_whole(one, part);
     f(one);
-    parallel::take_part(whole, part, splits_, rank);
+    parts_.take(whole, part, parallel_, where);
     if (pipeline_) pipeline_->take(part);
     sections_.clear_others(field);
   }
@@ -60,38 +59,35 @@ void TrainStep<Loss, Device>::initialise_each(std::uint64_t seed) {
 template <class Loss, class Device>
 template <class F>
 void TrainStep<Loss, Device>::show(bool wanted, F&& f, std::source_location where) {
-  auto const look = [&](graph::State& part) { show_whole(part, splits_, parallel_, wanted, f, where); };
-  if (!pipeline_) return look(state());
-  if (parallel_.sharded) sections_.gather(*parallel_.port, state_, parallel_.port->rank() == 0, where);
-  pipeline_->show(wanted, look, where);
+  auto const look = [&](graph::State& part) { show_whole(part, parts_, parallel_, wanted, f, where); };
+  if (!in_parts()) return look(state());
+  if (parallel_.sharded) {
+    bool const whole = !pipeline_ && parts_.empty() ? wanted : parallel_.port->rank() == 0;
+    sections_.gather(*parallel_.port, state_, whole, where);
+  }
+  if (pipeline_) pipeline_->show(wanted, look, where);
+  else look(state());
   sections_.clear_others(state_);
 }
 
 template <class Loss, class Device>
 void TrainStep<Loss, Device>::collect(graph::Field& whole, bool wanted, std::source_location where) {
   comm::Port* const data = parallel_.port.get();
-  bool const of_first = data == nullptr || data->rank() == 0;
-  graph::Field* field = state_.find(whole.name);
-  bool const sections = field != nullptr && sections_.divides(*field);
+  bool const first = data == nullptr || data->rank() == 0;
+  bool const has_some = first || parts_.along(graph::MeshAxis::data).ranks() > 1;
+  graph::Field *const own = state_.find(whole.name), *field = own;
+  auto* const to = wanted ? static_cast<std::byte*>(whole.data()) : nullptr;
   graph::State all;  // of the stages
-  if (pipeline_) {
-    // A moment of which the ranks of a stage have sections is whole on the first of them for as long as it is sent.
-    if (sections) sections_.gather(*data, *field, of_first ? static_cast<std::byte*>(field->data()) : nullptr, where);
-    graph::Field* const own = field;
-    if (of_first) {
-      all = pipeline_->collect(whole.name, where);
-      field = &all.at(whole.name);
-    }
-    if (sections) sections_.clear_others(*own);
-    if (!of_first || parallel_.pipeline->rank() != 0) return;
+  bool const sections = own != nullptr && sections_.divides(*own);
+  if (sections && !pipeline_ && parts_.empty()) return sections_.gather(*data, *own, first ? to : nullptr, where);
+  // Of a moment of which the ranks have sections the first of them has all for as long as it is handed on.
+  if (sections) sections_.gather(*data, *own, first ? static_cast<std::byte*>(own->data()) : nullptr, where);
+  if (pipeline_ && has_some) {
+    all = pipeline_->collect(whole.name, where);
+    field = &all.at(whole.name);
   }
-  std::byte* const to = wanted && (of_first || splits_.axis() == graph::MeshAxis::data)
-                            ? static_cast<std::byte*>(whole.data()) : nullptr;
-  std::vector<std::byte> parts;
-  if (sections && !pipeline_) sections_.gather(*data, *field, to, where);
-  else if (splits_.ranks() > 1 && (of_first || splits_.axis() == graph::MeshAxis::data))
-    parallel::join(ranks_of_parts(parallel_, splits_, where), *field, splits_, to, parts, where);
-  else if (to != nullptr) std::memcpy(to, field->data(), static_cast<std::size_t>(field->bytes()));
+  if (has_some && (!pipeline_ || parallel_.pipeline->rank() == 0)) parts_.join(parallel_, *field, to, where);
+  if (sections) sections_.clear_others(*own);
 }
 
 template <class Loss, class Device>
@@ -101,35 +97,22 @@ void TrainStep<Loss, Device>::each_run(graph::Field const& whole, F&& f) {
   graph::State all;  // of the stages: a field without contents
   if (pipeline_) all = pipeline_->list(whole.name);
   graph::Field const& part = pipeline_ ? all.at(whole.name) : *field;
-  parallel::Split const& split = splits_.of(part);
   bool const sections = field != nullptr && sections_.divides(*field);
-  bool const along_data = splits_.axis() == graph::MeshAxis::data && split.divided();
-  if (!sections && !along_data && parallel_.port && parallel_.port->rank() != 0) return;
-  if (!split.divided() && parallel_.tensor && parallel_.tensor->rank() != 0) return;
-  struct Piece {  // what is here, and where it begins in `part`
-    std::int64_t begin, bytes;
-    std::byte const* data;
-  };
-  std::vector<Piece> pieces;
+  bool const of_data = sections || parts_.divides(part, graph::MeshAxis::data);
+  if (!of_data && parallel_.port && parallel_.port->rank() != 0) return;
+  if (!parts_.divides(part, graph::MeshAxis::tensor) && parallel_.tensor && parallel_.tensor->rank() != 0) return;
+  List<parallel::PartRun> runs;  // of `part`, and where they begin in `field`
   auto const add = [&](std::int64_t in_part, std::int64_t here, std::int64_t bytes) {
-    auto const* const data = static_cast<std::byte const*>(field->data());
-    if (!sections) return pieces.push_back({in_part, bytes, data + here});
+    if (!sections) return runs.push_back({in_part, here, bytes});
     sections_.each_section(*field, [&](std::int64_t begin, std::int64_t end) {
       std::int64_t const from = std::max(begin, here), to = std::min(end, here + bytes);
-      if (from < to) pieces.push_back({in_part + from - here, to - from, data + from});
+      if (from < to) runs.push_back({in_part + from - here, from, to - from});
     });
   };
   if (pipeline_) pipeline_->each_section(part, add);
   else add(0, 0, field->bytes());
-  int const rank = split.divided() ? ranks_of_parts(parallel_, splits_, std::source_location::current()).rank() : 0;
-  parallel::each_run(whole.shape, size_of(whole.dtype), split, splits_.ranks(), rank,
-                     [&](std::int64_t at, std::int64_t in_part, std::int64_t bytes) {
-                       for (Piece const& piece : pieces) {
-                         std::int64_t const from = std::max(in_part, piece.begin);
-                         std::int64_t const to = std::min(in_part + bytes, piece.begin + piece.bytes);
-                         if (from < to) f(at + from - in_part, piece.data + (from - piece.begin), to - from);
-                       }
-                     });
+  for (parallel::PartRun const& run : parts_.outward(std::move(runs), part, parallel_, std::source_location::current()))
+    f(run.in_whole, static_cast<std::byte const*>(field->data()) + run.in_part, run.bytes);
 }
 
 template <class Loss, class Device>

@@ -18,10 +18,10 @@ GradientStatistics TrainStep<Loss, Device>::gradient_statistics(InputBatch const
     give(measures_[micro], batch, micro, weights, where);
     measures_[micro].run(where);
   }
-  auto found = statistics_of(measures_.last(), measures_.last_list(), state_, splits_, parallel_.tensor.get());
+  auto found = statistics_of(measures_.last(), measures_.last_list(), state_, parts_.along(graph::MeshAxis::tensor),
+                             parallel_.tensor.get());
   if (!any_not_finite(found, parallel_)) return found;
-  auto const whole =
-      step_graph<Loss>(config_, options_, optimizer_, splits_, optim::Pass::whole, 1, StepWork::measures);
+  auto const whole = step_graph<Loss>(config_, options_, optimizer_, parts_, optim::Pass::whole, 1, StepWork::measures);
   found.not_finite +=
       find_origin(execution_, whole, state(), batch, options_.micro_steps, parallel_,
                   [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); });
@@ -31,6 +31,9 @@ GradientStatistics TrainStep<Loss, Device>::gradient_statistics(InputBatch const
 template <class Loss, class Device>
 void TrainStep<Loss, Device>::plan_measures() {
   refuse_stages(options_, "have no statistics of gradients", std::source_location::current());
+  if (options_.state_ranks > 1)
+    throw Error(ErrorKind::unavailable, "TrainStep",
+                "gradients of which ranks have parts have no statistics. Use one state rank");
   if (measures_.planned()) return;
   execution_.close();
   measures_.plan(false, [&](auto const& pass) { return compiled(traced(pass, StepWork::measures), false); });
