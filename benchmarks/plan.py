@@ -132,10 +132,12 @@ def compare(args, nodes, backend, layout):
     ranks = 1
     for part in layout.split(","):
         key, value = part.split("=")
-        ranks *= int(value) if key in "dt" else 1
+        ranks *= int(value) if key in "dtp" else 1
     words = dict(part.split("=") for part in layout.split(","))
-    model = ["--layers", args.layers, "--channels", args.channels, "--heads", args.heads, "--batch", args.batch,
+    micro = int(words.get("micro", 1))
+    model = ["--layers", args.layers, "--channels", args.channels, "--heads", args.heads, "--batch", args.batch // micro,
              "--sequence", args.sequence, "--threads", args.threads]
+    stages = ["--pipeline-parallel", words["p"], "--pipeline-schedule", words.get("schedule", "1f1b")] if "p" in words else []
     machine, out = args.folder / "machine.json", args.folder / "out"
     plans, times, memories = [], [], []
     for _ in range(args.turns):
@@ -152,7 +154,7 @@ def compare(args, nodes, backend, layout):
         shutil.rmtree(out, ignore_errors=True)
         _, memory = run(args, start_words(args, nodes, "train_gpt2", ranks, backend) + [*model, "--data", args.data / "train.bin",
             "--tokenizer", args.data / "tokenizer.json", "--steps", args.steps, "--no-final-checkpoint", "--sample-every", 0, "--out", out,
-            "--tensor-parallel", words.get("t", 1), "--zero", words.get("zero", 0)], out)
+            "--tensor-parallel", words.get("t", 1), "--zero", words.get("zero", 0), "--micro-batches", micro, *stages], out)
         rows = [row for row in map(json.loads, open(out / "metrics.jsonl")) if row["type"] == "step"]
         steps = sorted(row["ms"] for row in rows[LEFT_OUT:])
         times.append(statistics.mean(steps[:(len(steps) + 3) // 4]))  # as a measurement's runs: something else goes on as well
@@ -191,7 +193,9 @@ def main():
     add_arguments(parser, 900)
     parser.add_argument("layout", nargs="*", help="as d=2,t=1")
     args = parser.parse_args()
-    args.layout = args.layout or ["d=1,t=1", "d=2,t=1", "d=1,t=2", "d=2,t=1,zero=1", "d=4,t=1", "d=2,t=2", "d=1,t=4", "d=4,t=1,zero=1"]
+    args.layout = args.layout or ["d=1,t=1", "d=2,t=1", "d=1,t=2", "d=2,t=1,zero=1", "d=4,t=1", "d=2,t=2", "d=1,t=4", "d=4,t=1,zero=1",
+                                  "d=4,t=1,zero=2", "d=4,t=1,zero=3", "d=2,t=2,zero=1", "d=2,t=2,zero=3", "d=1,t=1,p=2,micro=4", "d=2,t=1,p=2,micro=4",
+                                  "d=1,t=1,p=4,micro=4", "d=2,t=1,p=2,zero=1,micro=4", "d=2,t=1,p=2,zero=3,micro=4", "d=1,t=2,p=2,micro=4"]
     args.build = args.build.resolve()
     args.data = args.build / "data" / "benchmark_plan"
     if args.inside:

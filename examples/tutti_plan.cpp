@@ -128,7 +128,7 @@ int measure(plan::Place const& place, Arguments const& a, Model<Config> const& m
     try {
       plan::Measurement const one =
           plan::measure_steps<Loss>(context, model.config, model.work, layout, cluster, a.runs, place.of_process,
-                                    [&] { place.everyone->barrier(std::source_location::current()); });
+                                    [&](double x) { return parallel::largest(*place.everyone, x); });
       measured.merge(one.steps);
       cluster.process_memory = std::max(cluster.process_memory, one.beside);
     } catch (Error const& error) {

@@ -166,8 +166,11 @@ TEST_CASE(
   Memory const none = memory("d=4"), one = memory("d=4,zero=1"), two = memory("d=4,zero=2"),
                three = memory("d=4,zero=3");
   CHECK(one.moments == Approx(none.moments / 4).epsilon(0.1));
-  CHECK(two.workspace < one.workspace);
-  CHECK(three.parameters < two.parameters);
+  CHECK(two.parameters == Approx(none.parameters / 4).epsilon(0.1));
+  CHECK(three.parameters == two.parameters);
+  CHECK(three.workspace < two.workspace);
+  Memory const both = memory("d=2,t=2,zero=3"), halves = memory("d=1,t=2");
+  CHECK(both.parameters == Approx(halves.parameters / 2).epsilon(0.1));
   auto const held = [&](char const* layout) {
     return predict<Loss>(model, work_of(2), parse_layout(layout), cluster).memory.workspace;
   };

@@ -41,6 +41,15 @@ TEST_CASE("flags reach their options, with a blank or an equals sign") {
   CHECK(parse_words({"--data", "x", "--steps=08", "--learning-rate", "00.5"}).options.steps == 8);
 }
 
+TEST_CASE("--schedule with a pipeline's name is --pipeline-schedule, in a file too") {
+  Options const o = parse_words({"--data", "x", "--pipeline-parallel", "2", "--schedule", "zero-bubble",
+                                 "--schedule=linear"}).options;
+  CHECK(o.pipeline_schedule == parallel::PipelineSchedule::zero_bubble);
+  CHECK(o.schedule == optim::ScheduleKind::linear);
+  std::string const path = config_file(R"({"data": "x", "schedule": "gpipe", "pipeline-parallel": 2})");
+  CHECK(parse_words({"--config", path.c_str()}).options.pipeline_schedule == parallel::PipelineSchedule::gpipe);
+}
+
 TEST_CASE("a device of IREE's is its backend and its target") {
   Options const o = parse_words({"--data", "x", "--device", "iree:rocm:gfx942"}).options;
   CHECK(o.device == DeviceName::iree);
@@ -328,6 +337,7 @@ TEST_CASE("impossible values are refused by the name of their flag") {
        "--virtual-stages 2: is of --pipeline-schedule interleaved. Add that, or leave it out"},
       {{"--data", "x", "--stage-layers", "1,1"}, "--stage-layers 1,1: is of --pipeline-parallel"},
       {{"--data", "x", "--pipeline-schedule", "gpipe"}, "is of --pipeline-parallel. Add that, or leave it out"},
+      {{"--data", "x", "--schedule", "gpipe"}, "--pipeline-schedule gpipe: is of --pipeline-parallel. Add that, or"},
       {{"--data", "x", "--device", "tpu"}, "--device tpu: use cpu, cuda or iree:TARGET, as in iree:llvm-cpu"},
       {{"--data", "x", "--device", "iree"}, "--device iree: use cpu"},
       {{"--data", "x", "--device", "iree:rocm"}, "--device iree:rocm: name the GPU that it compiles for"},

@@ -79,6 +79,11 @@ inline void all_reduce(comm::Port& port, std::span<double> values, comm::PortOp 
     port.wait(
         port.start_all_reduce(values.data(), static_cast<std::int64_t>(values.size()), DType::float64, op, where));
 }
+/// Of all ranks. Blocking.
+inline double largest(comm::Port& port, double value, std::source_location where = std::source_location::current()) {
+  all_reduce(port, {&value, 1}, comm::PortOp::max, where);
+  return value;
+}
 inline void barrier(comm::Port& port, std::source_location where = std::source_location::current()) {
   if (port.size() > 1) port.barrier(where);
 }

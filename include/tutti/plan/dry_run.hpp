@@ -75,7 +75,7 @@ int dry_run(Place const& place, train::Setup const& setup, typename Loss::Config
   if (fitting[0] > 0) {
     Measurement const measured =
         measure_steps<Loss>(context, config, work, layout, cluster, 3, place.of_process,
-                            [&] { parallel::barrier(*place.everyone); });
+                            [&](double x) { return parallel::largest(*place.everyone, x); });
     cluster.process_memory = measured.beside;
     plan = predict<Loss>(config, work, layout, cluster, &measured.steps, &picture);
   }

@@ -25,6 +25,7 @@
 #include <numeric>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::plan {
@@ -79,13 +80,14 @@ struct Measurement {
 };
 
 /// Runs the programs of one rank of a layout `runs` times, and gives the mean times of their steps in the fastest
-/// quarter of these runs. Where several ranks of this node measure at once, as `together()` makes them (a barrier,
-/// before every run), times are those of ranks in company. `ranks_of_process`: how many of these are threads of this
+/// quarter of these runs. Where several ranks of this node measure at once, `most(x)` waits for all of them and gives
+/// the largest x: times are those of ranks in company, and a run is as fast as its slowest rank, for which a step
+/// waits. `ranks_of_process`: how many of these are threads of this
 /// process. Errors: those of predictions and of kernels. Cost: memory of a training step, and its time.
 template <class Loss>
 Measurement measure_steps(exec::Context& context, typename Loss::Config const& config, Work const& work,
                           Layout const& layout, Cluster const& cluster, int runs, int ranks_of_process = 1,
-                          std::function<void()> const& together = [] {},
+                          std::function<double(double)> const& most = [](double x) { return x; },
                           std::source_location where = std::source_location::current()) {
   if (cluster.device.kind != DeviceKind::cpu)
     throw Error(ErrorKind::unavailable, "plan::measure_steps",
@@ -131,10 +133,10 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
     if (executor.takes("learning_rate")) optim::set_step(executor, work.optimizer, 1e-4, 1);
     nn::StepRandom::set(executor, 1, 0, 0);
     std::size_t const steps = list.steps.size();
-    std::vector<std::vector<std::int64_t>> times;
+    std::vector<std::pair<double, std::vector<std::int64_t>>> times;  // of the slowest rank in all, and of steps here
     std::vector<std::int64_t> before(steps, 0);
     for (int run = 0; run <= runs; ++run) {
-      together();
+      most(0);
       executor.run(where);
       if (run == 0) continue;  // touches memory for the first time
       std::vector<std::int64_t> taken(steps);
@@ -143,26 +145,24 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
         taken[s] = sum - before[s];
         before[s] = sum;
       }
-      times.push_back(std::move(taken));
+      double const total = static_cast<double>(std::accumulate(taken.begin(), taken.end(), std::int64_t{0}));
+      times.push_back({most(total), std::move(taken)});
     }
-    std::sort(times.begin(), times.end(), [](auto const& a, auto const& b) {
-      return std::accumulate(a.begin(), a.end(), std::int64_t{0}) <
-             std::accumulate(b.begin(), b.end(), std::int64_t{0});
-    });
+    std::sort(times.begin(), times.end(), [](auto const& a, auto const& b) { return a.first < b.first; });
     times.resize(std::max<std::size_t>(1, (times.size() + 3) / 4));
     for (std::size_t s = 0; s < steps; ++s) {
       Collective kind{};
       double bytes = 0, sum = 0;
       graph::Step const& step = list.steps[s];
       if (graph::is_wait(step.kind) || detail::collective_of(step, kind, bytes)) continue;
-      for (auto const& taken : times) sum += static_cast<double>(taken[s]);
+      for (auto const& run : times) sum += static_cast<double>(run.second[s]);
       measured.add(list.steps[s], sum / static_cast<double>(times.size()) / 1e9);
     }
   }
-  together();
+  most(0);
   double const resident = static_cast<double>(train::ProcessUse::memory());
   result.beside = std::max(0.0, resident / ranks_of_process - planned);
-  together();  // before any rank of this process gives memory back
+  most(0);  // before any rank of this process gives memory back
   return result;
 }
 

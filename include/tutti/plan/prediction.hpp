@@ -63,7 +63,8 @@ inline Segments segments_of(graph::StepList const& list, StepTimes const& times,
     if (graph::is_wait(step.kind)) continue;
     if (collective_of(step, kind, bytes)) {
       TransferCost const cost = costs(kind, bytes, step.mesh_axis);
-      bool const once = step.mesh_axis == graph::MeshAxis::data;
+      // Sums of gradients; what ZeRO gathers and scatters goes with every micro-batch.
+      bool const once = step.mesh_axis == graph::MeshAxis::data && step.kind == graph::StepKind::all_reduce_start;
       traffic.add(step.mesh_axis, cost, once ? 1 : static_cast<double>(micro));
       if (once) {
         found.gradients += cost.seconds;
@@ -131,11 +132,11 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
 
   if (layout.pipeline == 1) {
     LayerGather gather;
-    if (layout.zero == 3 && layout.data > 1)
+    if (layout.zero == 3 && layout.data > 1 && !programs.gathers)
       gather.bytes = programs.layer_parameters * (work.options.compute == DType::bfloat16 ? 2 : 4);
     for (RankPrograms::Pass& pass : programs.passes) {
       bool const updates = &pass == &programs.passes.back();
-      if (layout.zero >= 2)  // each rank sums up its share of the gradients
+      if (layout.zero >= 2 && !programs.gathers)  // each rank sums up its share of the gradients
         for (graph::Step& step : pass.program.list.steps)
           step.scatter |= step.kind == graph::StepKind::all_reduce_start;
       Traffic traffic;
@@ -150,7 +151,7 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
         result.traffic.between[axis] += runs * traffic.between[axis];
       }
     }
-    if (layout.zero == 2 && layout.data > 1) {  // parameters come back once
+    if (layout.zero == 2 && layout.data > 1 && !programs.gathers) {  // parameters come back once
       TransferCost const cost =
           costs(Collective::all_gather, detail::payload(last.list, graph::MeshAxis::data), graph::MeshAxis::data);
       result.traffic.add(graph::MeshAxis::data, cost);

@@ -53,6 +53,7 @@ struct RankPrograms {
   std::int64_t layers = 0;
   std::int64_t stage_layers = 0;  ///< of the stage with the most, whose programs these are
   graph::Target target = graph::Target::cpu;
+  bool gathers = false;         ///< under ZeRO 2 and 3: they gather parameters and scatter gradients themselves
 };
 
 namespace detail {
@@ -129,7 +130,7 @@ double channels_of(Config const& config) {
 
 /// Compiles what a rank of the layout runs; of a pipeline the middle of it, a stage with its share of the layers and
 /// with embedding and head, whose times and memory the stages are made of. `options.batch` is of one rank and
-/// micro-step; `tensor` and `micro_steps` are set here.
+/// micro-step; `tensor`, `micro_steps` and `state_ranks` are set here.
 /// Errors: configuration, unavailable: what ranks of the axis cannot divide.
 template <class Loss>
 RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOptions options,
@@ -154,10 +155,12 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
   }
   bool const device = cluster.device.kind == DeviceKind::cuda;
   result.target = device ? graph::Target::cuda : graph::Target::cpu;
+  result.gathers = layout.zero >= 2 && !device && layout.data > 1;
+  if (result.gathers) options.state_ranks = layout.data;
+  options.gather_again = layout.zero == 3 || layout.pipeline > 1;
   train::require_sound(options, where);
   graph::Graph const model = train::loss_graph<Loss>(config, options, false, where);
-  parallel::RankParts parts;
-  parts.divide(train::splits_of(config, model, layout.tensor, where));
+  parallel::RankParts const parts = train::parts_of(config, model, options, where);
   auto const traced = [&](std::optional<optim::Pass> pass) {
     return train::step_graph<Loss>(config, options, optimizer, parts, pass, layout.data);
   };
@@ -215,16 +218,16 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
   memory.tokens = 8.0 * static_cast<double>(options.batch * layout.micro_steps * options.sequence);
   memory.process = cluster.process_memory;
 
-  // ZeRO: stage 1 as the program has it, further ones by their shares (Rajbhandari et al. 2020).
+  // ZeRO as the programs have it; on devices further stages by their shares (Rajbhandari et al. 2020).
   double const others = 1 - 1.0 / layout.data;
   if (compiling.division.gathers) {
     double mine = detail::updated_bytes(result.passes.back().program.list, moments), owned = 0;
     for (std::string const& name : moments) owned += state.fields().at(name).bytes;
     memory.moments -= owned - mine;
-  } else if (layout.zero >= 1) {
+  } else if (layout.zero >= 1 && !result.gathers) {
     memory.moments -= memory.moments * others;
   }
-  if (layout.zero >= 2) {
+  if (layout.zero >= 2 && !result.gathers) {
     auto const gradients = static_cast<double>(result.passes.back().program.plan.communicator_bytes);
     memory.workspace -= gradients * others;
     memory.parameters -= accumulated * others;
@@ -234,7 +237,7 @@ RankPrograms compile_programs(typename Loss::Config config, train::TrainStepOpti
     memory.parameters -= accumulated;
     accumulated = 0;
   }
-  if (layout.zero == 3) {
+  if (layout.zero == 3 && !result.gathers) {
     double const parameters = memory.parameters - accumulated / layout.data;
     double const gathered = 2 * 4 * result.layer_parameters;  // of this layer, and of the next one
     memory.parameters -= parameters * others - std::min(gathered, parameters * others);

@@ -21,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::train {
@@ -102,6 +103,21 @@ inline std::vector<std::string> words_from_json(std::string const& path, std::st
   return words;
 }
 
+/// Two things are called a schedule: --schedule with the name of a pipeline's is --pipeline-schedule.
+inline void name_schedules(std::vector<std::string>& words) {
+  constexpr std::string_view flag = "--schedule";
+  auto const of_pipeline = [](std::string_view text) {
+    parallel::PipelineSchedule any{};
+    return setting::parse(text, any);
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string& word = words[i];
+    bool const alone = word == flag && i + 1 < words.size() && of_pipeline(words[i + 1]);
+    bool const joined = word.starts_with("--schedule=") && of_pipeline(std::string_view(word).substr(flag.size() + 1));
+    if (alone || joined) word.replace(0, flag.size(), "--pipeline-schedule");
+  }
+}
+
 /// How --clip is spelled in `words`. Errors: configuration, when a flag is there by both of its names: which one counts
 /// would be a guess.
 inline std::string clip_flag(std::vector<std::string> const& words) {
@@ -160,6 +176,7 @@ inline Parsed parse(int argc, char const* const* argv) {
       for (CLI::Option const* option : group->get_options())
         if (option->count() > 0) parsed.options.given.insert(option->get_lnames().front());
   };
+  detail::name_schedules(words);
   run(words, "", detail::clip_flag(words));
   std::set<std::string> const typed = parsed.options.typed = parsed.options.given;
   bool const module_typed = typed.contains("model") && parsed.options.model.ends_with(".mlir");
@@ -168,6 +185,7 @@ inline Parsed parse(int argc, char const* const* argv) {
     return parsed;
   }
   std::vector<std::string> all = detail::words_from_json(parsed.options.config, program);
+  detail::name_schedules(all);
   // What is wrong in the file is said of the file.
   std::string const filed_clip = detail::clip_flag(all);
   run(all, "--config " + parsed.options.config + ": ", filed_clip);

@@ -187,7 +187,7 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Optimizer", "learning-rate", checkpoint, "peak"}, o.learning_rate, Real{0, 1e3});
   f(Flag{"Optimizer", "warmup", checkpoint, "steps of linear warm-up"}, o.warmup, count);
   f(Flag{"Optimizer", "schedule", checkpoint,
-         "of the learning rate, behind the warm-up; that of a pipeline is --pipeline-schedule"},
+         "of the learning rate, behind the warm-up; or one of --pipeline-schedule, which it then means"},
     o.schedule, Any{});
   f(Flag{"Optimizer", "final-fraction", checkpoint, "of the peak, at the last step"}, o.final_fraction, Real{0, 1});
   f(Flag{"Optimizer", "optimizer", checkpoint,

@@ -79,8 +79,8 @@ class StageState {
     graph::State whole;
     if (ranks.port->rank() == 0 || parts || fields == StageFields::own) {
       double any = wanted ? 1 : 0;  // of the ranks that have a part of this stage each, who join them afterwards
-      if (ranks.tensor) parallel::all_reduce(*ranks.tensor, {&any, 1}, comm::PortOp::max, where);
-      if (parts) parallel::all_reduce(*ranks.port, {&any, 1}, comm::PortOp::max, where);
+      if (ranks.tensor) any = parallel::largest(*ranks.tensor, any, where);
+      if (parts) any = parallel::largest(*ranks.port, any, where);
       wanted = any != 0;
       std::vector<double> wants(static_cast<std::size_t>(cut_.stages()), 0.0);
       wants[static_cast<std::size_t>(stage_)] = wanted ? 1 : 0;
