@@ -161,7 +161,7 @@ def compare(args, nodes, backend, layout):
         memories.append(memory)
     plan = min(plans, key=lambda one: one["seconds"])
     said, found = 1e3 * plan["seconds"], min(times)
-    said_memory, found_memory = plan["memory"] * ranks, statistics.median(memories)
+    said_memory, found_memory = plan["memory_of_all"], statistics.median(memories)
     return [f"{backend}{' ' + args.link if nodes else ''}", layout, f"{said:.1f}", f"{found:.1f}", f"{100 * (said / found - 1):+.1f} %",
             f"{said_memory / 1e6:.0f}", f"{found_memory / 1e6:.0f}", f"{100 * (said_memory / found_memory - 1):+.1f} %"]
 

@@ -21,9 +21,10 @@
 #include <tutti/train/gradient_statistics.hpp>
 #include <tutti/train/initialisation.hpp>
 #include <tutti/train/own_updates.hpp>
-#include <tutti/train/stage_state.hpp>
 #include <tutti/train/step_programs.hpp>
 #include <tutti/train/target_weights.hpp>
+#include <tutti/train/stage_programs.hpp>
+#include <tutti/train/stage_state.hpp>
 #include <tutti/train/whole_state.hpp>
 #include <tutti/train/pipelined_step.hpp>
 #include <tutti/train/loss_context.hpp>

@@ -79,8 +79,8 @@ class RankParts {
     return whole;
   }
 
-  /// What lies so in this rank's part of a tensor, as it lies in the whole one. `inside` and the result are in ascending
-  /// order of `in_whole`. Errors: those of `port_of`.
+  /// What lies so in this rank's part of a tensor, as it lies in the whole one. `inside` and the result are in
+  /// ascending order of `in_whole`. Errors: those of `port_of`.
   List<PartRun> outward(List<PartRun> inside, graph::Field const& part, DataParallel const& ranks,
                         std::source_location where) const {
     List<Level> const levels = levels_of(part);

@@ -18,6 +18,7 @@
 #include <tutti/train/process_use.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -79,11 +80,12 @@ struct Measurement {
   double beside = 0;  ///< bytes of a rank's process beside tensors: program, stacks, what kernels pack
 };
 
-/// Runs the programs of one rank of a layout `runs` times, and gives the mean times of their steps in the fastest
-/// quarter of these runs. Where several ranks of this node measure at once, `most(x)` waits for all of them and gives
-/// the largest x: times are those of ranks in company, and a run is as fast as its slowest rank, for which a step
-/// waits. `ranks_of_process`: how many of these are threads of this
-/// process. Errors: those of predictions and of kernels. Cost: memory of a training step, and its time.
+/// Runs the programs of one rank of a layout `runs` times, short ones several times in a row, and gives the mean times
+/// of their steps in the fastest quarter of these runs. Where several ranks of this node measure at once, `most(x)`
+/// waits for all of them and gives the largest x: times are those of ranks in company, and a run lasts until the last
+/// of them is done, for which a step waits. `ranks_of_process`: how many of these are threads of this process.
+/// Errors: those of predictions and of kernels. Cost: memory of a training step, of a pipeline that of every program of
+/// its stages; and their time.
 template <class Loss>
 Measurement measure_steps(exec::Context& context, typename Loss::Config const& config, Work const& work,
                           Layout const& layout, Cluster const& cluster, int runs, int ranks_of_process = 1,
@@ -94,37 +96,39 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
                 "steps are measured on processors. Give the rates of other devices in the cluster's description",
                 where);
   RankPrograms programs = compile_programs<Loss>(config, work.options, work.optimizer, layout, cluster, where);
-  graph::State state;
+  std::vector<graph::Program const*> const all = programs.all();
+  // Parts of a stage have fields of the same names and other shapes: a state for each program of a pipeline.
+  std::vector<graph::State> states(layout.pipeline > 1 ? all.size() : 1);
+  auto const state_of = [&](std::size_t program) -> graph::State& { return states[program % states.size()]; };
   std::uint64_t stream = 0;
-  for (RankPrograms::Pass const& pass : programs.passes)
-    for (auto const* entries : {&pass.program.list.fields, &pass.program.list.copies})
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (auto const* entries : {&all[i]->list.fields, &all[i]->list.copies})
       for (graph::Entry const& entry : *entries)
-        if (state.find(entry.name) == nullptr) {
+        if (graph::State& state = state_of(i); state.find(entry.name) == nullptr) {
           graph::Field* const field = state.add(entry.name, entry.dtype, entry.shape);
           std::memset(field->data(), 0,
                       static_cast<std::size_t>(field->bytes()));  // in memory, though others update it
           if (programs.names.contains(entry.name) && entry.dtype == DType::float32)
             CounterRandom{1, stream++}.fill_normal(field->view<float>().elements(), 0, 0.02f);
         }
-  LonePort data(layout.data), tensor(layout.tensor), node(std::min(cluster.devices_per_node, layout.ranks()));
+  LonePort data(layout.data), tensor(layout.tensor), pipeline(layout.pipeline), node(std::min(cluster.devices_per_node, layout.ranks()));
   Measurement result;
   MeasuredSteps& measured = result.steps;
-  double planned = static_cast<double>(state.bytes());
+  double planned = 0;
+  for (graph::State const& state : states) planned += static_cast<double>(state.bytes());
   measured.ranks_on_node = std::min(cluster.devices_per_node, layout.ranks());
   measured.threads = cluster.threads;
-  std::vector<graph::Program const*> all;
-  for (RankPrograms::Pass const& pass : programs.passes) all.push_back(&pass.program);
   Shared<graph::Workspace> const workspace = graph::Workspace::of(all);
   planned += static_cast<double>(workspace->arena.bytes() + workspace->communicator.bytes());
-  for (RankPrograms::Pass const& pass : programs.passes) {
-    graph::StepList const& list = pass.program.list;
-    graph::Executor executor(context, pass.program, state,
-                             {.port = &data, .tensor = &tensor, .node = layout.zero > 0 ? &data : &node,
-                              .workspace = workspace, .profile = true});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    graph::StepList const& list = all[i]->list;
+    graph::Executor executor(context, *all[i], state_of(i),
+                             {.port = &data, .tensor = &tensor, .pipeline = &pipeline,
+                              .node = layout.zero > 0 ? &data : &node, .workspace = workspace, .profile = true});
     for (graph::Entry const& entry : list.inputs) {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(std::max<std::int64_t>(entry.shape.size(), 1)));
       if (entry.dtype == DType::int32 && entry.shape.rank() > 0) {
-        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i * 7 % 2);
+        for (std::size_t k = 0; k < ids.size(); ++k) ids[k] = static_cast<std::int32_t>(k * 7 % 2);
         executor.set(entry.name, entry.dtype, entry.shape, ids.data(), where);
       } else {
         executor.set(entry.name, 1.0, where);
@@ -133,20 +137,32 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
     if (executor.takes("learning_rate")) optim::set_step(executor, work.optimizer, 1e-4, 1);
     nn::StepRandom::set(executor, 1, 0, 0);
     std::size_t const steps = list.steps.size();
-    std::vector<std::pair<double, std::vector<std::int64_t>>> times;  // of the slowest rank in all, and of steps here
+    std::vector<std::pair<double, std::vector<double>>> times;  // of all ranks together, and of steps here
     std::vector<std::int64_t> before(steps, 0);
-    for (int run = 0; run <= runs; ++run) {
+    executor.run(where);  // touches memory for the first time
+    most(0);
+    std::int64_t const begin = exec::now_ns();
+    executor.run(where);
+    // Where ranks take turns at processors, a run must last for several turns to be one in company.
+    double const once = most(static_cast<double>(exec::now_ns() - begin) / 1e9);
+    auto const row = static_cast<std::int64_t>(std::ceil(std::min(100.0, 0.02 / std::max(once, 1e-6))));
+    for (std::size_t s = 0; s < steps; ++s) before[s] = executor.profile().nanoseconds(s);
+    for (int run = 0; run < runs; ++run) {
       most(0);
-      executor.run(where);
-      if (run == 0) continue;  // touches memory for the first time
-      std::vector<std::int64_t> taken(steps);
+      std::int64_t const from = exec::now_ns();
+      for (std::int64_t again = 0; again < row; ++again) executor.run(where);
+      most(0);
+      // A rank that began late, since others had its processor, took as long as they all did.
+      double const together = most(static_cast<double>(exec::now_ns() - from) / static_cast<double>(row));
+      std::vector<double> taken(steps);
       for (std::size_t s = 0; s < steps; ++s) {
         std::int64_t const sum = executor.profile().nanoseconds(s);
-        taken[s] = sum - before[s];
+        taken[s] = static_cast<double>(sum - before[s]) / static_cast<double>(row);
         before[s] = sum;
       }
-      double const total = static_cast<double>(std::accumulate(taken.begin(), taken.end(), std::int64_t{0}));
-      times.push_back({most(total), std::move(taken)});
+      double const mine = std::accumulate(taken.begin(), taken.end(), 0.0);
+      for (double& one : taken) one *= together / std::max(mine, 1.0);
+      times.push_back({together, std::move(taken)});
     }
     std::sort(times.begin(), times.end(), [](auto const& a, auto const& b) { return a.first < b.first; });
     times.resize(std::max<std::size_t>(1, (times.size() + 3) / 4));
@@ -155,7 +171,7 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
       double bytes = 0, sum = 0;
       graph::Step const& step = list.steps[s];
       if (graph::is_wait(step.kind) || detail::collective_of(step, kind, bytes)) continue;
-      for (auto const& run : times) sum += static_cast<double>(run.second[s]);
+      for (auto const& run : times) sum += run.second[s];
       measured.add(list.steps[s], sum / static_cast<double>(times.size()) / 1e9);
     }
   }

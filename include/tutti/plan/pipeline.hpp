@@ -27,10 +27,12 @@ struct PipelineTimes {
   double bubble = 0;   ///< share of the devices' time in which they wait
 };
 
-/// `parts`: times of every part of the model, in its order. `send`: seconds of a message to the next stage.
+/// `parts`: times of every part of the model, in its order. `send`: seconds of a message to the next stage. `at_once`:
+/// stages for which there are processors; 0: for all.
 /// Errors: configuration, for micro-batches that the schedule cannot divide.
 inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vector<StageTimes> const& parts,
-                                       std::int64_t micro, double send, Simulation* picture = nullptr) {
+                                       std::int64_t micro, double send, Simulation* picture = nullptr,
+                                       double at_once = 0) {
   using Work = parallel::PipelineWork;
   using Task = Simulation::Task;
   int const stages = layout.stages, count = layout.parts();
@@ -38,6 +40,7 @@ inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vec
   Simulation simulation;
   std::vector<int> device, next, back;
   for (int s = 0; s < stages; ++s) device.push_back(simulation.resource(concat("stage ", s)));
+  for (int s = 0; s < stages && at_once > 0; ++s) simulation.share(device[static_cast<std::size_t>(s)], at_once);
   for (int s = 0; s < stages; ++s) {
     next.push_back(simulation.resource(concat("stage ", s, " sends on")));
     back.push_back(simulation.resource(concat("stage ", s, " sends back")));
@@ -45,7 +48,6 @@ inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vec
   auto const at = [](auto index) { return static_cast<std::size_t>(index); };
   auto const index = [&](int part, std::int64_t m) { return at(part * micro + m); };
   std::vector<Task> forward(at(count * micro), -1), backward = forward;
-  double busy = 0;
   for (layout.stage = 0; layout.stage < stages; ++layout.stage) {
     Task last = -1;
     for (parallel::PipelineTask const& task : parallel::pipeline_tasks(layout, micro)) {
@@ -54,7 +56,6 @@ inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vec
       double const seconds = task.work == Work::forward    ? t.forward
                              : task.work == Work::weights ? t.weights
                                                            : t.backward - (splits ? t.weights : 0);
-      busy += seconds;
       last = simulation.task(device[at(layout.stage)], seconds,
                              task.work == Work::forward    ? Simulation::Kind::forward
                              : task.work == Work::weights ? Simulation::Kind::update
@@ -77,18 +78,11 @@ inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vec
     }
   PipelineTimes times;
   times.seconds = simulation.run();
+  double busy = 0;
+  for (int const one : device) busy += simulation.busy(one);
   times.bubble = times.seconds > 0 ? 1 - busy / (times.seconds * stages) : 0;
   if (picture != nullptr) *picture = std::move(simulation);
   return times;
-}
-
-/// Micro-batches whose activations a stage holds at most, those of a part counted as the part is of its stage's parts:
-/// each part has memory of its own.
-inline double held_micro_batches(parallel::PipelineLayout const& layout, std::int64_t micro) {
-  auto const tasks = parallel::pipeline_tasks(layout, micro);
-  std::int64_t held = 0;
-  for (int part = 0; part < layout.virtual_stages; ++part) held += parallel::kept_micro_batches(tasks, part);
-  return static_cast<double>(held) / layout.virtual_stages;
 }
 
 }  // namespace tutti::plan

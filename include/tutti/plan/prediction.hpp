@@ -35,6 +35,7 @@ struct Prediction {
   std::string refused;      ///< why it cannot be; then times and traffic mean nothing
   Memory memory;            ///< of the rank that needs most
   double memory_of_rank = 0;
+  double memory_of_all = 0;
   Traffic traffic;          ///< of a rank in a step
   double seconds = 0;       ///< of a step
   double compute = 0;       ///< in which a device computes
@@ -46,60 +47,73 @@ struct Prediction {
 
 namespace detail {
 
-/// Seconds of the parts of a pass in which nothing overlaps but gradients, layers and the rest apart.
-struct Segments {
-  std::array<double, 4> layers{}, rest{};  ///< by Phase
-  double gradients = 0;                    ///< seconds of collectives of the data axis
-};
-
-inline Segments segments_of(graph::StepList const& list, StepTimes const& times, AxisCosts const& costs,
-                            Traffic& traffic, std::int64_t micro) {
-  Segments found;
-  std::vector<Phase> const phases = phases_of(list);
-  for (std::size_t s = 0; s < list.steps.size(); ++s) {
-    graph::Step const& step = list.steps[s];
-    Collective kind{};
-    double bytes = 0, seconds = 0;
-    if (graph::is_wait(step.kind)) continue;
-    if (collective_of(step, kind, bytes)) {
-      TransferCost const cost = costs(kind, bytes, step.mesh_axis);
-      // Sums of gradients; what ZeRO gathers and scatters goes with every micro-batch.
-      bool const once = step.mesh_axis == graph::MeshAxis::data && step.kind == graph::StepKind::all_reduce_start;
-      traffic.add(step.mesh_axis, cost, once ? 1 : static_cast<double>(micro));
-      if (once) {
-        found.gradients += cost.seconds;
-        continue;
-      }
-      seconds = cost.seconds;
-    } else {
-      seconds = times.seconds(step);
-    }
-    auto const phase = static_cast<std::size_t>(phases[s]);
-    (step.layer >= 0 ? found.layers : found.rest)[phase] += seconds;
-  }
-  return found;
-}
-
-/// Bytes that a forward pass keeps for the backward pass.
-inline double kept_activations(graph::Program const& program) {
-  std::vector<Phase> const phases = phases_of(program.list);
-  auto const first_of = [&](Phase phase) {
-    return static_cast<std::int32_t>(std::find(phases.begin(), phases.end(), phase) - phases.begin());
-  };
-  std::int32_t const head = first_of(Phase::head), backward = first_of(Phase::backward);
-  double bytes = 0;
-  for (std::size_t i = 0; i < program.list.buffers.size(); ++i) {
-    graph::Buffer const& buffer = program.list.buffers[i];
-    graph::MemoryPlan::Life const life = program.plan.life[i];
-    bool const root = buffer.part_of < 0 && buffer.over < 0 && buffer.pool == graph::Pool::arena;
-    if (root && life.first >= 0 && life.first < head && life.last >= backward)
-      bytes += static_cast<double>(buffer.bytes);
-  }
-  return bytes;
-}
-
 inline double payload(graph::StepList const& list, graph::MeshAxis axis) {
   return static_cast<double>(graph::sent_bytes(list, axis));
+}
+
+/// Of a pipeline on one node, those for which it has processors; 0: for all. Those of a node among several are busy at
+/// the same time.
+inline double stages_at_once(Layout const& layout, Cluster const& cluster) {
+  if (layout.pipeline == 1 || cluster.processors_per_node <= 0 || layout.ranks() > cluster.devices_per_node) return 0;
+  return std::max(1.0, cluster.processors_per_node / (cluster.threads * layout.data * layout.tensor));
+}
+
+/// Of a pipeline, whose stages run their own programs.
+inline void predict_pipeline(Prediction& result, RankPrograms const& programs, StepTimes const& times,
+                             AxisCosts const& costs, Cluster const& cluster, Simulation* picture) {
+  Layout const& layout = result.layout;
+  int const stages = layout.pipeline, count = stages * layout.chunks;
+  auto const micro = static_cast<double>(layout.micro_steps);
+  std::vector<Traffic> traffic(static_cast<std::size_t>(stages));
+  double exposed = 0;  // of all stages
+  auto const seconds = [&](graph::Program const& program, int stage, double runs) {
+    Traffic sent;
+    PassTimes const told = simulate_pass(program.list, times, costs, {}, sent);
+    traffic[static_cast<std::size_t>(stage)].add(sent, runs);
+    exposed += told.exposed * runs;
+    return told.seconds;
+  };
+  auto const of = [&](int stage) -> train::CompiledStage const& {
+    return programs.stages[programs.stage[static_cast<std::size_t>(stage)]];
+  };
+  std::vector<StageTimes> parts;
+  for (int part = 0; part < count; ++part) {
+    int const stage = part % stages;
+    parallel::StagePrograms const& one = of(stage).parts.programs[static_cast<std::size_t>(part / stages)];
+    StageTimes t;
+    t.forward = seconds(one.forward, stage, micro);
+    t.weights = seconds(one.backward, stage, micro);
+    t.backward = t.weights + (one.splits ? seconds(one.inputs, stage, micro) : 0);
+    parts.push_back(t);
+  }
+  double update = 0;
+  for (int stage = 0; stage < stages; ++stage) update = std::max(update, seconds(of(stage).update, stage, 1));
+
+  // Ranks of a tensor axis have the same activations. Of devices each sends its part, and the next stage's gather them
+  // (Narayanan et al. 2021); the trainer's send all.
+  graph::MeshAxis const axis = graph::MeshAxis::pipeline;
+  bool const scatters = cluster.device.kind == DeviceKind::cuda && layout.tensor > 1;
+  auto const bytes = static_cast<double>(of(0).message_bytes(0, false));
+  auto const message = [&](double size) {
+    return cost_of_message(size, costs.group(axis), cluster, costs.sharing(axis));
+  };
+  TransferCost send = message(scatters ? bytes / layout.tensor : bytes);
+  for (Traffic& sent : traffic) sent.add(axis, send, 2 * micro * layout.chunks);
+  if (scatters) send.seconds += costs(Collective::all_gather, bytes, graph::MeshAxis::tensor).seconds;
+  PipelineTimes const pipeline = simulate_pipeline(layout.stages(), parts, layout.micro_steps, send.seconds, picture,
+                                                   stages_at_once(layout, cluster));
+  double sums = 0;  // each stage sends its addend to the first of them, which sends the sum
+  for (RankPrograms::Shared const& sum : programs.sums) {
+    TransferCost const cost = message(sum.bytes);
+    sums += 2 * (sum.stages - 1) * cost.seconds;
+    traffic[0].add(axis, cost, sum.stages - 1);
+  }
+  result.traffic = *std::max_element(traffic.begin(), traffic.end(),
+                                     [](Traffic const& a, Traffic const& b) { return a.all() < b.all(); });
+  result.seconds = pipeline.seconds + sums + update;
+  result.bubble = pipeline.bubble * pipeline.seconds / result.seconds;
+  result.exposed = exposed / stages + sums;
+  result.compute = result.seconds * (1 - result.bubble) - result.exposed;
 }
 
 }  // namespace detail
@@ -121,15 +135,16 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
   result.recompute = work.options.recompute;
   int const on_node = std::min(cluster.devices_per_node, layout.ranks());
   AxisCosts const costs(layout, cluster);
-  double crowding = cluster.crowding(on_node);
+  // Where stages take turns at processors the simulation makes them wait.
+  bool const turns = detail::stages_at_once(layout, cluster) > 0;
+  double crowding = cluster.crowding(turns ? layout.data * layout.tensor : on_node);
   if (measured != nullptr && cluster.processors_per_node > 0)
     crowding /= std::max(1.0, measured->ranks_on_node * measured->threads / cluster.processors_per_node);
   StepTimes const times(cluster.device, measured, crowding);
   RankPrograms programs = compile_programs<Loss>(config, work.options, work.optimizer, layout, cluster, where);
-  result.memory = programs.memory;
-  double const micro = static_cast<double>(layout.micro_steps);
-  graph::Program const& last = programs.passes.back().program;
-
+  result.memory = programs.most_memory(on_node);
+  for (Memory const& memory : programs.memory)
+    result.memory_of_all += memory.rank(on_node) * layout.data * layout.tensor;
   if (layout.pipeline == 1) {
     LayerGather gather;
     if (layout.zero == 3 && layout.data > 1 && !programs.gathers)
@@ -146,60 +161,26 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
       result.seconds += runs * told.seconds;
       result.compute += runs * told.compute;
       result.exposed += runs * told.exposed;
-      for (std::size_t axis = 0; axis < graph::mesh_axes; ++axis) {
-        result.traffic.inside[axis] += runs * traffic.inside[axis];
-        result.traffic.between[axis] += runs * traffic.between[axis];
-      }
+      result.traffic.add(traffic, runs);
     }
     if (layout.zero == 2 && layout.data > 1 && !programs.gathers) {  // parameters come back once
       TransferCost const cost =
-          costs(Collective::all_gather, detail::payload(last.list, graph::MeshAxis::data), graph::MeshAxis::data);
+          costs(Collective::all_gather, detail::payload(programs.passes.back().program.list, graph::MeshAxis::data),
+                graph::MeshAxis::data);
       result.traffic.add(graph::MeshAxis::data, cost);
       result.seconds += cost.seconds;
       result.exposed += cost.seconds;
     }
   } else {
-    detail::Segments const parts = detail::segments_of(last.list, times, costs, result.traffic, layout.micro_steps);
-    int const stages = layout.pipeline;
-    auto const at = [](std::array<double, 4> const& seconds, Phase phase) {
-      return seconds[static_cast<std::size_t>(phase)];
-    };
-    int const count = stages * layout.chunks;
-    std::vector<StageTimes> stage(static_cast<std::size_t>(count));
-    for (int part = 0; part < count; ++part) {
-      StageTimes& t = stage[static_cast<std::size_t>(part)];
-      double const layers = layout.layers.empty() ? static_cast<double>(programs.layers) / count
-                                                  : static_cast<double>(layout.layers[static_cast<std::size_t>(part)]);
-      double const share = layers / static_cast<double>(programs.stage_layers);
-      t.forward = at(parts.layers, Phase::forward) * share + (part == 0 ? at(parts.rest, Phase::forward) : 0);
-      t.backward = at(parts.layers, Phase::backward) * share + (part == 0 ? at(parts.rest, Phase::backward) : 0) +
-                   (part + 1 == count ? at(parts.rest, Phase::head) : 0);
-      t.weights = at(parts.layers, Phase::backward) * share / 2;  // of two products for each of the forward pass
-    }
-    // Ranks of a tensor axis have the same activations: each sends its part, and the next stage's gather them.
-    double const bytes = programs.boundary / layout.tensor;
-    Group const group = costs.group(graph::MeshAxis::pipeline);
-    TransferCost send = cost_of_message(bytes, group, cluster, costs.sharing(graph::MeshAxis::pipeline));
-    TransferCost const whole = costs(Collective::all_gather, programs.boundary, graph::MeshAxis::tensor);
-    result.traffic.add(graph::MeshAxis::pipeline, send, 2 * micro * layout.chunks);
-    send.seconds += layout.tensor > 1 ? whole.seconds : 0;
-    PipelineTimes const pipeline =
-        simulate_pipeline(layout.stages(), stage, layout.micro_steps, send.seconds, picture);
-    double const hidden = at(parts.layers, Phase::backward);  // of the last micro-batch
-    double const update = at(parts.rest, Phase::update) + at(parts.layers, Phase::update);
-    result.exposed = std::max(0.0, parts.gradients - hidden);
-    result.seconds = pipeline.seconds + result.exposed + update;
-    result.bubble = pipeline.bubble * pipeline.seconds / result.seconds;
-    result.compute = pipeline.seconds * (1 - pipeline.bubble) + update;
-    double const held = held_micro_batches(layout.stages(), layout.micro_steps);
-    result.memory.workspace += std::max(0.0, held - 1) * detail::kept_activations(last);
+    detail::predict_pipeline(result, programs, times, costs, cluster, picture);
   }
   result.seconds += work.step_overhead;
   result.memory_of_rank = result.memory.rank(on_node);
   if (cluster.device.memory > 0 && result.memory_of_rank > cluster.device.memory)
     result.refused = concat("memory: needs ", train::human_bytes(result.memory_of_rank), " of ",
                             train::human_bytes(cluster.device.memory));
-  double const tokens = static_cast<double>(work.options.batch * work.options.sequence) * micro * layout.data;
+  double const tokens = static_cast<double>(work.options.batch * work.options.sequence) *
+                        static_cast<double>(layout.micro_steps) * layout.data;
   result.tokens_per_second = tokens / result.seconds;
   double parameters = programs.parameters;
   if constexpr (requires { nn::parameter_count(config); })

@@ -42,6 +42,13 @@ class Simulation {
     resources_.push_back(std::move(name));
     return static_cast<Resource>(resources_.size()) - 1;
   }
+  /// Of all resources that share no more than `capacity` work at full speed at once: where more do, each is slower by
+  /// as much. As ranks that have fewer processors.
+  void share(Resource resource, double capacity) {
+    shares_.resize(resources_.size(), false);
+    shares_[static_cast<std::size_t>(resource)] = true;
+    capacity_ = capacity;
+  }
   /// A task that begins when all of `after` are done; negative ones do not count. Errors: invalid_argument, for a task
   /// that is not there yet: so there are no cycles.
   Task task(Resource resource, double seconds, Kind kind, std::span<Task const> after) {
@@ -78,36 +85,54 @@ class Simulation {
 
     using Ready = std::pair<double, Task>;
     std::vector<std::priority_queue<Ready, std::vector<Ready>, std::greater<>>> waiting(resources_.size());
-    std::vector<bool> taken(resources_.size(), false);
-    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> events;  // ends of tasks
+    std::vector<Task> working(resources_.size(), -1);
+    shares_.resize(resources_.size(), false);
+    double slowness = 1;  // of those that share
     auto const start = [&](std::size_t resource, double now) {
-      if (taken[resource] || waiting[resource].empty()) return;
-      Task const id = waiting[resource].top().second;
+      if (working[resource] >= 0 || waiting[resource].empty()) return;
+      Task const id = working[resource] = waiting[resource].top().second;
       waiting[resource].pop();
-      taken[resource] = true;
       Entry& entry = tasks_[static_cast<std::size_t>(id)];
       entry.begin = now;
-      entry.end = now + entry.seconds;
-      events.push({entry.end, id});
+      entry.end = now + entry.seconds * (shares_[resource] ? slowness : 1);
+    };
+    auto const slow_down = [&](double now) {
+      double active = 0;
+      for (std::size_t r = 0; r < working.size(); ++r)
+        active += working[r] >= 0 && shares_[r] && tasks_[static_cast<std::size_t>(working[r])].seconds > 0 ? 1 : 0;
+      double const slower = capacity_ > 0 ? std::max(1.0, active / capacity_) : 1;
+      if (slower == slowness) return;
+      for (std::size_t r = 0; r < working.size(); ++r)
+        if (working[r] >= 0 && shares_[r])
+          if (double& ends = tasks_[static_cast<std::size_t>(working[r])].end; ends > now)
+            ends = now + (ends - now) * slower / slowness;
+      slowness = slower;
     };
     for (std::size_t id = 0; id < count; ++id)
       if (tasks_[id].waits_for == 0)
         waiting[static_cast<std::size_t>(tasks_[id].resource)].push({0.0, static_cast<Task>(id)});
     for (std::size_t r = 0; r < resources_.size(); ++r) start(r, 0);
+    slow_down(0);
     std::size_t done = 0;
-    double end = 0;
+    double now = 0;
+    std::vector<Task> ended;
     std::vector<std::size_t> touched;
-    while (!events.empty()) {
+    while (true) {
       // All that ends now, before anything begins: who became ready at one moment waits in the order of adding.
-      double const now = events.top().first;
+      ended.clear();
+      for (Task const id : working) {
+        if (id < 0) continue;
+        double const ends = tasks_[static_cast<std::size_t>(id)].end;
+        if (ended.empty() || ends < now) now = ends, ended.clear();
+        if (ends == now) ended.push_back(id);
+      }
+      if (ended.empty()) break;
+      std::sort(ended.begin(), ended.end());
       touched.clear();
-      while (!events.empty() && events.top().first == now) {
-        Task const id = events.top().second;
-        events.pop();
+      for (Task const id : ended) {
         ++done;
-        end = std::max(end, now);
         Entry const& entry = tasks_[static_cast<std::size_t>(id)];
-        taken[static_cast<std::size_t>(entry.resource)] = false;
+        working[static_cast<std::size_t>(entry.resource)] = -1;
         touched.push_back(static_cast<std::size_t>(entry.resource));
         for (std::size_t i = first[static_cast<std::size_t>(id)]; i < first[static_cast<std::size_t>(id) + 1]; ++i) {
           Entry& follower = tasks_[static_cast<std::size_t>(next[i])];
@@ -117,19 +142,20 @@ class Simulation {
         }
       }
       for (std::size_t const r : touched) start(r, now);
+      slow_down(now);
     }
     if (done != count)
       throw Error(ErrorKind::invalid_argument, "plan::Simulation",
                   concat(count - done, " of ", count, " tasks wait for each other"));
-    return end;
+    return now;
   }
 
   double begin(Task task) const { return tasks_[static_cast<std::size_t>(task)].begin; }
   double end(Task task) const { return tasks_[static_cast<std::size_t>(task)].end; }
-  /// Seconds in which a resource does something.
+  /// Seconds of a run in which a resource does something.
   double busy(Resource resource) const {
     double seconds = 0;
-    for (Entry const& entry : tasks_) seconds += entry.resource == resource ? entry.seconds : 0;
+    for (Entry const& entry : tasks_) seconds += entry.resource == resource ? entry.end - entry.begin : 0;
     return seconds;
   }
   double busy(Resource resource, Kind kind) const {
@@ -155,6 +181,8 @@ class Simulation {
     int waits_for = 0;
   };
   std::vector<std::string> resources_;
+  std::vector<bool> shares_;  // by resource
+  double capacity_ = 0;       // of those that share
   std::vector<Entry> tasks_;
   std::vector<std::pair<Task, Task>> follow_;
 };

@@ -72,6 +72,12 @@ struct Traffic {
     inside[static_cast<std::size_t>(axis)] += cost.inside * times;
     between[static_cast<std::size_t>(axis)] += cost.between * times;
   }
+  void add(Traffic const& other, double times) {
+    for (std::size_t axis = 0; axis < graph::mesh_axes; ++axis) {
+      inside[axis] += other.inside[axis] * times;
+      between[axis] += other.between[axis] * times;
+    }
+  }
 };
 
 /// How a layout's groups of ranks lie, and what their collectives cost.

@@ -89,7 +89,7 @@ inline nlohmann::json to_json(Prediction const& p) {
   nlohmann::json json{{"layout", to_string(p.layout)}, {"batch", p.batch}};
   if (!p.refused.empty()) json["refused"] = p.refused;
   if (p.seconds <= 0) return json;
-  json["memory"] = p.memory_of_rank;
+  json["memory"] = p.memory_of_rank, json["memory_of_all"] = p.memory_of_all;
   json["parameters"] = p.memory.parameters, json["moments"] = p.memory.moments, json["workspace"] = p.memory.workspace;
   json["shared"] = p.memory.shared;
   json["seconds"] = p.seconds, json["compute"] = p.compute, json["exposed"] = p.exposed, json["bubble"] = p.bubble;
