@@ -67,12 +67,25 @@ struct RankPrograms {
       return a.rank(ranks_on_node) < b.rank(ranks_on_node);
     });
   }
-  /// Every program.
-  std::vector<graph::Program const*> all() const {
-    std::vector<graph::Program const*> all;
-    for (Pass const& pass : passes) all.push_back(&pass.program);
-    for (train::CompiledStage const& one : stages)
-      for (graph::Program const* program : one.all()) all.push_back(program);
+  /// What a rank runs in a step, in this order; of a pipeline what one of each stage that differs does, where nobody
+  /// waits.
+  std::vector<std::vector<graph::Program const*>> sequences(std::int64_t micro_steps) const {
+    std::vector<std::vector<graph::Program const*>> all;
+    if (stages.empty()) all.emplace_back();
+    for (Pass const& pass : passes)
+      for (std::int64_t run = 0; run < pass.runs; ++run) all[0].push_back(&pass.program);
+    for (train::CompiledStage const& one : stages) {
+      auto& sequence = all.emplace_back();
+      for (std::int64_t micro = 0; micro < micro_steps; ++micro) {
+        auto const& parts = one.parts.programs;
+        for (auto part = parts.begin(); part != parts.end(); ++part) sequence.push_back(&part->forward);
+        for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+          if (part->splits) sequence.push_back(&part->inputs);
+          sequence.push_back(&part->backward);
+        }
+      }
+      sequence.push_back(&one.update);
+    }
     return all;
   }
 };
@@ -188,7 +201,8 @@ class Compilation {
       state.add(update);
       result_.passes.push_back({runs, graph::compile(update, compiling)});
     }
-    std::vector<graph::Program const*> all = result_.all();
+    std::vector<graph::Program const*> all;
+    for (RankPrograms::Pass const& pass : result_.passes) all.push_back(&pass.program);
     graph::Graph const evaluated = traced(std::nullopt);
     state.add(evaluated);
     graph::CompileOptions plain;
