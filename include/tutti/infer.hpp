@@ -5,6 +5,7 @@
 
 #include <tutti/infer/layer_device.hpp>
 #include <tutti/infer/stored_state.hpp>
+#include <tutti/infer/tiled_weights.hpp>
 #include <tutti/infer/decoder.hpp>
 #include <tutti/infer/cache_moves.hpp>
 #include <tutti/infer/cache_type.hpp>

@@ -10,6 +10,7 @@
 #include <tutti/graph/executor.hpp>
 #include <tutti/infer/layer_device.hpp>
 #include <tutti/infer/stored_state.hpp>
+#include <tutti/infer/tiled_weights.hpp>
 #include <tutti/nn/decoding.hpp>
 
 #include <algorithm>
@@ -29,6 +30,9 @@ struct DecoderOptions {
   std::int64_t batch = 512;      ///< tokens that go through the model at once, at most
   BlockType cache = BlockType::f32;  ///< or f16, bf16; q8_0, where heads have whole blocks of 32
   comm::Port* tensor = nullptr;  ///< of the ranks that share the model (nn::stored_part). Outlives the decoder
+  /// Weights are copied into the order in which this processor multiplies them fastest, where it has one and no device
+  /// has layers: tiled_bytes of memory more.
+  bool tiles = true;
   LayerDevice* device = nullptr;  ///< has some of the layers, with their caches. Outlives the decoder
   DeviceShare device_share{};     ///< which of them
 };
@@ -71,7 +75,9 @@ class Decoder {
     if (options_.device != nullptr && options_.tensor != nullptr)
       refuse("ranks that share a model have all of its layers on processors. Give a device or a port");
     options_.batch = row_counts(options_.batch).back();
-    add_stored(state_, model);
+    if (options_.tiles && options_.device == nullptr) computed_ = tiled_model(context_, model);
+    else computed_ = model;
+    add_stored(state_, computed_);
     if (options_.device != nullptr)
       device_ = options_.device->load(model, cache_sizes(), options_.batch, options_.device_share);
     here_ = {0, device_ ? device_->first() : model.layers(), true, device_ == nullptr};
@@ -177,14 +183,14 @@ class Decoder {
   graph::Executor& body(std::size_t place) {
     if (!bodies_[place])
       bodies_[place] = std::make_unique<Compiled>(
-          context_, nn::decoding_graph(model_, counts_[place], cache_sizes(), here_), state_, workspace_,
+          context_, nn::decoding_graph(computed_, counts_[place], cache_sizes(), here_), state_, workspace_,
           options_.tensor);
     return *bodies_[place]->executor;
   }
   graph::Executor& head(std::size_t place) {
     if (!heads_[place])
       heads_[place] =
-          std::make_unique<Compiled>(context_, nn::head_graph(model_, counts_[place]), state_, head_workspace_,
+          std::make_unique<Compiled>(context_, nn::head_graph(computed_, counts_[place]), state_, head_workspace_,
                                        options_.tensor);
     return *heads_[place]->executor;
   }
@@ -262,6 +268,7 @@ class Decoder {
   exec::Context& context_;
   nn::StoredModel const& model_;
   DecoderOptions options_;
+  nn::StoredModel computed_;  // what the programs here read
   graph::State state_;
   std::unique_ptr<DeviceLayers> device_;  // the layers behind those that are here
   nn::LayerRange here_;

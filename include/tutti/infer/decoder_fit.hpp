@@ -20,6 +20,7 @@ inline MemoryNeed decoder_need(nn::StoredModel const& model, DecoderOptions cons
   need.caches = model.layers() * nn::cache_layer_bytes(model, {options.slots, options.capacity, options.cache});
   need.working = nn::working_bytes(model, options.batch) +
                  16 * std::int64_t{threads} * (options.capacity + 64) * (model.head_size() + 64);
+  if (options.tiles && options.device == nullptr) need.copies = tiled_bytes(model, exec::isa_from_environment());
   return need;
 }
 
@@ -62,7 +63,7 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
     if (fit.draft != nullptr) {
       DecoderOptions beside{.slots = o.slots, .capacity = std::min(capacity, fit.draft->max_tokens())};
       MemoryNeed const more = decoder_need(*fit.draft, beside, 0);
-      need.caches += more.caches, need.working += more.working;
+      need.caches += more.caches, need.working += more.working, need.copies += more.copies;
     }
     need.weights += fit.beside.weights, need.caches += fit.beside.caches, need.working += fit.beside.working;
     need.mapped = fit.beside.mapped;
@@ -73,6 +74,11 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
   };
   std::int64_t batch = wanted.batch > 0 ? wanted.batch : fit.usual_batch;
   std::int64_t const least = wanted.capacity > 0 ? wanted.capacity : std::min<std::int64_t>(longest, 256);
+  if (o.tiles && !fits(least, batch)) {
+    o.tiles = false;
+    if (fits(least, batch))
+      result.notes.push_back("weights stay as the file has them: there is no memory for a faster order");
+  }
   while (wanted.batch == 0 && batch > 32 && !fits(least, batch)) batch /= 2;
   std::int64_t capacity = least;
   if (wanted.capacity == 0)  // the longest that fits, in steps of 64 tokens

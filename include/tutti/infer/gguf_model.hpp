@@ -194,7 +194,9 @@ inline LoadedModel load_gguf(std::shared_ptr<io::Gguf const> file) {
 }
 /// The same of a file by its path, or of its first part. Errors: io, format, out_of_memory.
 inline LoadedModel load_gguf(std::string const& path, io::Loading loading = io::Loading::mapped) {
-  return load_gguf(std::make_shared<io::Gguf const>(path, loading));
+  LoadedModel loaded = load_gguf(std::make_shared<io::Gguf const>(path, loading));
+  loaded.model.mapped = loading == io::Loading::mapped;
+  return loaded;
 }
 
 }  // namespace tutti::infer

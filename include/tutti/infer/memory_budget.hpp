@@ -21,9 +21,10 @@ namespace tutti::infer {
 /// Bytes that something is about to take.
 struct MemoryNeed {
   std::int64_t weights = 0, caches = 0, working = 0;
+  std::int64_t copies = 0;  ///< of weights, in another order: in the place of pages of a file, or beside what was read
   bool mapped =
       false;  ///< weights are pages of a file: they count against a bound that was set, not against free memory
-  std::int64_t bytes() const noexcept { return weights + caches + working; }
+  std::int64_t bytes() const noexcept { return weights + caches + working + (mapped ? 0 : copies); }
 };
 
 namespace detail {
@@ -114,7 +115,7 @@ class MemoryBudget {
   }
   /// What of a need counts against what is available. `most` as above.
   static std::int64_t counted(MemoryNeed const& need, std::int64_t most) noexcept {
-    return need.mapped && most == 0 ? need.caches + need.working : need.bytes();
+    return need.mapped && most == 0 ? need.caches + need.working + need.copies : need.bytes();
   }
   /// Bytes now taken.
   static std::int64_t in_use() {

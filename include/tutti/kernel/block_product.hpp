@@ -17,6 +17,7 @@ struct BlockMatrix {
   BlockType type = BlockType::f32;
   std::int64_t out = 0, in = 0;
   std::byte const* data = nullptr;
+  bool tiled = false;  ///< rows, of which 32 divide `out`, lie in tiles (core/block_tiles.hpp): on processors alone
 };
 
 /// Rows up to which each byte of a weight is read once for all of them: the tokens of single sequences.
@@ -29,6 +30,7 @@ inline constexpr std::int64_t block_product_few_rows = 8;
 ///           `block_product_few_rows` rows by weights that have those, of 256, with a scale each; sums within a block
 ///           (of many rows: within codes of one scale) are exact integers, the same on every ISA. More rows stay as
 ///           they are on the scalar ISA, and by codes of eight bits on all ISAs below avx512_bf16; on CUDA all do.
+///           Weights in tiles are multiplied as by many rows, by few as well: a row of x has the same sums among any.
 ///           The order of sums depends on shapes, type and ISA, never on the number of threads or on values.
 /// Range     NaN and infinity in x make what they take part in NaN or infinite.
 /// Errors    shape: negative sizes; rows of the weight that do not fill whole blocks.

@@ -18,6 +18,7 @@
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/swiglu.hpp>
 #include <tutti/kernel/cpu/swiglu.hpp>
+#include <tutti/kernel/cpu/block_bodies.hpp>
 #include <tutti/kernel/cpu/rows.hpp>
 #include <tutti/kernel/cpu/rotary.hpp>
 #include <tutti/kernel/cpu/cached_attention.hpp>

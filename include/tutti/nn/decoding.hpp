@@ -50,7 +50,7 @@ class Weights {
   StoredWeight matrix(std::string const& name, std::int64_t out, std::int64_t in) const {
     StoredTensor const& tensor = model_.at(name, out, in);
     return {builder_.state(name, {out, row_bytes(tensor.type, in)}, graph::zeros(), DType::uint8), tensor.type, out,
-            in};
+            in, tensor.tiled};
   }
   Var vector(std::string const& name, std::int64_t size) const {
     model_.at(name, 1, size);

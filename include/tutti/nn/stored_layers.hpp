@@ -5,6 +5,7 @@
 /// nn::Linear and embeddings. Weights are states of bytes, (rows, bytes of a row).
 
 #include <tutti/core/block_dequantise.hpp>
+#include <tutti/core/block_tiles.hpp>
 #include <tutti/graph/custom.hpp>
 #include <tutti/graph/ops_indexing.hpp>
 #include <tutti/kernel/cpu/entries.hpp>
@@ -24,31 +25,38 @@ struct StoredWeight {
   Var bytes;
   BlockType type = BlockType::f32;
   std::int64_t out = 0, in = 0;
+  bool tiled = false;  ///< in tiles (core/block_tiles.hpp)
 };
 
 namespace detail {
 
+/// How blocks lie stands in an operation's attributes with their type.
+inline constexpr int tiled_mark = 256;
+inline BlockType type_of(double attribute) { return static_cast<BlockType>(static_cast<int>(attribute) % tiled_mark); }
+inline bool is_tiled(double attribute) { return static_cast<int>(attribute) >= tiled_mark; }
+
 inline List<double> stored_reals(List<StoredWeight> const& weights) {
   List<double> reals{static_cast<double>(weights[0].in)};
   for (StoredWeight const& weight : weights) {
-    reals.push_back(static_cast<double>(weight.type));
+    reals.push_back(static_cast<double>(weight.type) + (weight.tiled ? tiled_mark : 0));
     reals.push_back(static_cast<double>(weight.out));
   }
   return reals;
 }
 inline kernel::BlockMatrix matrix_of(graph::CustomArguments const& args, std::size_t operand, std::size_t weight) {
-  return {static_cast<BlockType>(static_cast<int>(args.reals[1 + 2 * weight])),
-          static_cast<std::int64_t>(args.reals[2 + 2 * weight]), static_cast<std::int64_t>(args.reals[0]),
-          args.operands[operand].data};
+  double const how = args.reals[1 + 2 * weight];
+  return {type_of(how), static_cast<std::int64_t>(args.reals[2 + 2 * weight]), static_cast<std::int64_t>(args.reals[0]),
+          args.operands[operand].data, is_tiled(how)};
 }
 
 /// The numbers of weight `weight`, operand `operand`, in the interpreter.
 inline std::vector<float> reference_matrix(graph::naive::Call const& call, int operand, int weight) {
   std::vector<std::byte> bytes;
   for (double const byte : call.in(operand)) bytes.push_back(static_cast<std::byte>(static_cast<unsigned>(byte)));
-  auto const type = static_cast<BlockType>(static_cast<int>(call.real(1 + 2 * weight)));
+  BlockType const type = type_of(call.real(1 + 2 * weight));
   auto const size = static_cast<std::int64_t>(call.real(2 + 2 * weight)) * static_cast<std::int64_t>(call.real(0));
   std::vector<float> values(static_cast<std::size_t>(size));
+  if (is_tiled(call.real(1 + 2 * weight))) bytes = rows_of_tiles(type, static_cast<std::int64_t>(call.real(0)), bytes);
   dequantise(type, bytes.data(), size, values.data());
   return values;
 }
@@ -70,7 +78,7 @@ inline std::int64_t rows_of(graph::OperandTypes const& in, int weights, int bias
     refuse(in.where, in.draft.op, "x must be float32 (rows, inputs of the weight)", in.shape(0));
   std::int64_t outs = 0;
   for (int i = 0; i < weights; ++i) {
-    std::int64_t const bytes = row_bytes(static_cast<BlockType>(static_cast<int>(in.real(1 + 2 * i))), in.shape(0)[1]);
+    std::int64_t const bytes = row_bytes(type_of(in.real(1 + 2 * i)), in.shape(0)[1]);
     auto const out = static_cast<std::int64_t>(in.real(2 + 2 * i));
     outs += out;
     if (in.dtype(1 + i) != DType::uint8 || in.shape(1 + i) != Shape{out, bytes})
@@ -171,7 +179,7 @@ struct StoredRows {
   static graph::Type type(graph::OperandTypes const& in) {
     auto const width = static_cast<std::int64_t>(in.real(0));
     Shape const table{static_cast<std::int64_t>(in.real(2)),
-                      row_bytes(static_cast<BlockType>(static_cast<int>(in.real(1))), width)};
+                      row_bytes(type_of(in.real(1)), width)};
     if (in.dtype(0) != DType::int32 || in.shape(0).rank() != 1)
       graph::refuse(in.where, in.draft.op, "tokens must be int32 (rows)", in.shape(0));
     if (in.dtype(1) != DType::uint8 || in.shape(1) != table)

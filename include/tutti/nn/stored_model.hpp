@@ -28,6 +28,7 @@ struct StoredTensor {
   BlockType type = BlockType::f32;
   std::int64_t rows = 0, columns = 0;
   std::byte const* data = nullptr;
+  bool tiled = false;  ///< rows lie in tiles (core/block_tiles.hpp)
 
   std::int64_t bytes() const { return checked_multiply(rows, row_bytes(type, columns)); }
 };
@@ -62,6 +63,7 @@ struct StoredModel {
   std::vector<StoredTensor> tensors;
   std::vector<std::shared_ptr<void const>> keep;
   std::string source;  ///< for messages
+  bool mapped = false;  ///< matrices are pages of files, which come again when they are touched
   /// Of ranks that share out heads and channels (stored_part), this one's number; `config` is that of the whole.
   std::int64_t rank = 0, ranks = 1;
 

@@ -78,6 +78,7 @@ TUTTI_TARGET void pack_codes(BlockMatrix const& w, std::int64_t o, int columns, 
   constexpr int shift = panel_offset<Block> - code_offset<Block>;
   std::int64_t const row = w.in / in_block, groups = terms / group;
   alignas(64) float16 halves[2][panel_terms / 32 * tile_columns];  // scales and mins of blocks of 32
+  [[maybe_unused]] Block copied;
   float* const scales = panel + terms / 4 * tile_columns;
   float* const mins = scales + groups * tile_columns;
   for (int j = 0; j < tile_columns; ++j) {
@@ -91,7 +92,10 @@ TUTTI_TARGET void pack_codes(BlockMatrix const& w, std::int64_t o, int columns, 
     }
     auto const* const from = reinterpret_cast<Block const*>(w.data) + (o + j) * row + first / in_block;
     for (std::int64_t i = 0; i < terms / in_block; ++i) {
-      Block const& block = from[i];
+      Block const* source = from + i;
+      if constexpr (has_tiles(Block::type))
+        if (w.tiled) copied = blocks::of_tiles<Block>(w.data, row, o + j, first / in_block + i), source = &copied;
+      Block const& block = *source;
       TUTTI_UNROLL
       for (int line = 0; line < static_cast<int>(sizeof(Block)); line += 64)
         __builtin_prefetch(reinterpret_cast<char const*>(&block) + block_ahead + line);
@@ -218,6 +222,8 @@ TUTTI_TARGET void many_kernel(std::int64_t groups, std::int64_t in, RoundedRows 
   }
 }
 
+#include <tutti/kernel/cpu/block_tiled.inl>
+
 /// p, of the rows [o, o + n) of its weight, with its x rounded; outputs are p.y[r * p.y_stride + j], j < n, and bias
 /// and residual lie as they do.
 template <class Block>
@@ -231,12 +237,17 @@ TUTTI_TARGET void block_product_many(BlockProduct const& p, std::int64_t o, std:
     x.starts[g] = -panel_offset<Block> * total;
     if constexpr (has_min<Block>) x.scaled_sums[g] = x.scales[g * group / 32] * static_cast<float>(total);
   }
+  if constexpr (fast_tiles<Block>)
+    if (p.weight.tiled && p.rows <= block_product_few_rows) return tile_products<Block>(p, o, n, x);
   alignas(64) float tile[many_rows * tile_columns];
   for (std::int64_t j = 0; j < n; j += tile_columns) {
     int const columns = static_cast<int>(n - j < tile_columns ? n - j : tile_columns);
     for (std::int64_t first = 0; first == 0 || first < in; first += panel_terms) {  // of no terms there are outputs too
       std::int64_t const terms = in - first < panel_terms ? in - first : panel_terms;
-      pack_codes<Block>(p.weight, o + j, columns, first, terms, wide, panel);
+      bool packed = false;
+      if constexpr (fast_tiles<Block>)
+        if ((packed = p.weight.tiled)) pack_tiles<Block>(p.weight, o + j, columns, first, terms, panel);
+      if (!packed) pack_codes<Block>(p.weight, o + j, columns, first, terms, wide, panel);
       for (std::int64_t r = 0; r < p.rows;) {
         RoundedRows const at = {x.q + r * in + first, x.scales + r * (in / 32) + first / 32, nullptr,
                                 x.starts + r * groups + first / group, x.scaled_sums + r * groups + first / group};

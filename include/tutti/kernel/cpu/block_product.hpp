@@ -10,109 +10,21 @@
 #include <tutti/kernel/cpu/entries.hpp>
 #else
 
-#include <tutti/core/block_dequantise.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
-#include <tutti/exec/isa/bytes.hpp>
 #include <tutti/kernel/block_product.hpp>
+#include <tutti/kernel/cpu/block_bodies.hpp>
 #include <tutti/kernel/cpu/gemm.hpp>
 #include <tutti/kernel/cpu/swiglu.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <type_traits>
-
-namespace tutti::kernel::cpu {
-
-/// Rows rounded to int8 in blocks. Of blocks of 32, each `copies` times: a scale, less the sum of the integers, and an
-/// eighth (the share of a lane) of scale times sum; of blocks of 256: a scale each and the sums of sixteen integers.
-struct BlockRounding {
-  std::int8_t* q = nullptr;
-  float* scales = nullptr;
-  std::int32_t* minus_totals = nullptr;
-  float* eighths_of_sums = nullptr;
-  std::int16_t* sums = nullptr;
-  int copies = 1;
-
-  /// From row r on.
-  BlockRounding row(std::int64_t r, std::int64_t in, int block) const noexcept {
-    std::int64_t const first = r * (in / block);
-    std::int64_t const values = copies * first;
-    if (block == 32) return {q + r * in, scales + values, minus_totals + values, eighths_of_sums + values, {}, copies};
-    return {q + r * in, scales + first, nullptr, nullptr, sums + 16 * first};
-  }
-};
-/// In the forms that some weights ask for, the others null.
-struct BlockRoundings {
-  BlockRounding by_32, by_256;
-};
-/// Many rows rounded to int8: of each block of 32 a scale, of each sixteen integers the sum. For one weight, of each
-/// group of codes with a scale of its own: the integer that a product starts from, and scale times sum.
-struct RoundedRows {
-  std::int8_t* q = nullptr;
-  float* scales = nullptr;
-  std::int16_t* sums = nullptr;
-  std::int32_t* starts = nullptr;
-  float* scaled_sums = nullptr;
-};
-
-}  // namespace tutti::kernel::cpu
-
-#define TUTTI_ISA_WITH_BF16
-#define TUTTI_ISA_BODY <tutti/kernel/cpu/block_dot.inl>
-#include <tutti/exec/isa/foreach.inl>
-#undef TUTTI_ISA_BODY
-#define TUTTI_ISA_BODY <tutti/kernel/cpu/block_product.inl>
-#include <tutti/exec/isa/foreach.inl>
-#undef TUTTI_ISA_BODY
-#define TUTTI_ISA_BODY <tutti/kernel/cpu/block_many.inl>
-#include <tutti/exec/isa/foreach.inl>
-#undef TUTTI_ISA_BODY
-#undef TUTTI_ISA_WITH_BF16
 
 namespace tutti::kernel::cpu {
 
 namespace detail {
-
-/// Errors: shape.
-template <class = void>
-void check_block_matrix(BlockMatrix const& w, std::int64_t rows, char const* operation) {
-  if (rows < 0 || w.out < 0)
-    throw Error(ErrorKind::shape, operation, concat(rows, " rows by ", w.out, " rows of weights: a size is negative"));
-  row_bytes(w.type, w.in);
-}
-
-inline void round_rows(exec::Isa isa, std::int64_t rows, std::int64_t in, float const* x, std::int64_t x_stride,
-                       BlockRoundings const& to) {
-  TUTTI_DISPATCH_ALL(isa, round_rows(rows, in, x, x_stride, to));
-}
-inline void block_product_few(exec::Isa isa, BlockProduct const& p, std::int64_t begin, std::int64_t end,
-                              BlockRoundings const& rounded) {
-  TUTTI_DISPATCH_ALL(isa, block_product_few(p, begin, end, rounded));
-}
-inline void block_swiglu_few(exec::Isa isa, BlockSwiGlu const& p, std::int64_t begin, std::int64_t end,
-                             BlockRoundings const& rounded) {
-  TUTTI_DISPATCH_ALL(isa, block_swiglu_few(p, begin, end, rounded));
-}
-inline int rounding_copies(exec::Isa isa) { TUTTI_DISPATCH_ALL(isa, bytes::copies); }
-inline bool rounds_many(exec::Isa isa, BlockType type) { TUTTI_DISPATCH_ALL(isa, rounds_many(type)); }
-inline void round_many(exec::Isa isa, std::int64_t rows, std::int64_t in, float const* x, std::int64_t x_stride,
-                       RoundedRows const& to, std::int64_t first) {
-  TUTTI_DISPATCH_ALL(isa, round_many(rows, in, x, x_stride, to, first));
-}
-inline void block_product_many(exec::Isa isa, BlockProduct const& p, std::int64_t o, std::int64_t n,
-                               RoundedRows const& x, float* wide, float* panel) {
-  TUTTI_DISPATCH_ALL(isa, block_product_many(p, o, n, x, wide, panel));
-}
-inline std::int64_t many_panel_floats(exec::Isa isa) { TUTTI_DISPATCH(isa, many_panel_floats()); }
-inline std::int64_t many_wide_floats(exec::Isa isa) { TUTTI_DISPATCH(isa, many_wide_floats()); }
-inline void widen_row(exec::Isa isa, BlockMatrix const& w, std::int64_t o, float* y) {
-  TUTTI_DISPATCH(isa, widen_row(w, o, y));
-}
 
 /// Parts of a thread's working memory, one after the other, each aligned to 64 bytes. Counts without memory at first.
 class Carver {
@@ -228,8 +140,17 @@ struct ManyRows {
       for (std::int64_t j = 0; j < n; j += width) {
         std::int64_t const here = std::min(width, n - j);
         for (std::int64_t i = 0; i < here; ++i) widen_row(isa, w, o + j + i, wide + i * in);
-        pack_right_panels(isa, few, 0, here, panels + j * in, nullptr);
+        if (rows > block_product_few_rows) {
+          pack_right_panels(isa, few, 0, here, panels + j * in, nullptr);
+          continue;
+        }
+        few.n = here;  // few rows, of tiles, are not multiplied from panels
+        few.c = p.y + j;
+        few.epilogue.bias = p.bias == nullptr ? nullptr : p.bias + j;
+        few.epilogue.residual = p.residual == nullptr ? nullptr : p.residual + j;
+        gemm_region<Product::float32>(isa, few, 0, rows, 0, here, scratch);
       }
+      if (rows <= block_product_few_rows) return;
       g.b_panels = &packed;
     }
     gemm_region<Product::float32>(isa, g, 0, rows, 0, n, scratch);
@@ -279,6 +200,19 @@ void carve_scratch(exec::Context& context, int thread, F carve) {
   Carver memory(static_cast<std::byte*>(context.scratch(thread, size.used())));
   carve(memory);
 }
+/// Memory, and x in the forms that weights ask for, of a thread of a call with few rows: `of_tiles` are those in tiles.
+inline void prepare_rows(exec::Context& context, int thread, FewRows& x, ManyRows& of_tiles, float const* from,
+                         std::int64_t stride, bool with_ups) {
+  bool const any_tiles = of_tiles.integers || of_tiles.floats;
+  carve_scratch(context, thread, [&](Carver& memory) {
+    x.carve(memory);
+    if (!any_tiles) return;
+    of_tiles.carve_shared(memory);
+    of_tiles.carve(memory, with_ups);
+  });
+  round_rows(x.isa, x.rows, x.in, from, stride, x.rounded);
+  if (of_tiles.integers) round_many(x.isa, x.rows, x.in, from, stride, of_tiles.rounded, 0);
+}
 /// run(many, begin, end) on threads that share `out` outputs of a call with many rows, whose weights `call` has taken.
 /// x is rounded once, for all threads, in memory of the first.
 template <class F>
@@ -323,6 +257,13 @@ TUTTI_INLINE void block_products(exec::Context& context, BlockProduct const* pro
   }
   if (out == 0 || products->rows == 0) return;
   std::int64_t const rows = products->rows, in = products->weight.in;
+  bool tiled = false;
+  for (int i = 0; i < count; ++i) tiled = tiled || products[i].weight.tiled;
+  for (int i = 0; i < count && tiled && count > 1; ++i)  // tiles are shared out as wholes
+    if (products[i].weight.out % 32 != 0) {
+      for (int k = 0; k < count; ++k) block_products(context, products + k, 1);
+      return;
+    }
   double const work = detail::block_work(rows, out, in);
   // f(product, first, last) of the parts of products that outputs [begin, end) of them all are.
   auto const each = [&](std::int64_t begin, std::int64_t end, auto const& f) {
@@ -339,16 +280,22 @@ TUTTI_INLINE void block_products(exec::Context& context, BlockProduct const* pro
     return detail::share_many(context, many, out, products->x, products->x_stride, work, false,
                               [&](auto const& part, std::int64_t begin, std::int64_t end) { each(begin, end, part); });
   }
-  detail::share_outputs(context, out, 4, work, [&](std::int64_t begin, std::int64_t end, int thread) {
+  detail::share_outputs(context, out, tiled ? 32 : 4, work, [&](std::int64_t begin, std::int64_t end, int thread) {
     detail::FewRows x{context.isa(), rows, in};
-    each(begin, end, [&](BlockProduct const& p, std::int64_t, std::int64_t) { x.take(p.weight.type); });
-    detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
-    detail::round_rows(x.isa, rows, in, products->x, products->x_stride, x.rounded);
+    detail::ManyRows of_tiles(context.isa(), rows, in, out);
+    each(begin, end, [&](BlockProduct const& p, std::int64_t, std::int64_t) {
+      p.weight.tiled ? of_tiles.take(p.weight.type) : x.take(p.weight.type);
+    });
+    detail::prepare_rows(context, thread, x, of_tiles, products->x, products->x_stride, false);
     each(begin, end, [&](BlockProduct const& p, std::int64_t first, std::int64_t last) {
-      detail::block_product_few(x.isa, p, first, last, x.rounded);
+      if (p.weight.tiled) of_tiles(p, first, last);
+      else detail::block_product_few(x.isa, p, first, last, x.rounded);
     });
   });
 }
+/// Whether products with weights of this type are faster where these lie in tiles (core/block_tiles.hpp).
+TUTTI_INLINE bool tiles_weights(exec::Isa isa, BlockType type) { return detail::tiles_weights(isa, type); }
+
 /// Contract: tutti/kernel/block_product.hpp.
 TUTTI_INLINE void block_product(exec::Context& context, BlockProduct const& product) {
   block_products(context, &product, 1);
@@ -363,6 +310,8 @@ TUTTI_INLINE void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
     throw Error(ErrorKind::shape, "block_swiglu",
                 concat("gate is ", out, " x ", in, ", up ", p.up.out, " x ", p.up.in,
                        ". They must have the same shape"));
+  if (p.gate.tiled != p.up.tiled)
+    throw Error(ErrorKind::shape, "block_swiglu", "gate and up must both be in tiles, or neither");
   if (rows == 0 || out == 0) return;
   double const work = 2 * detail::block_work(rows, out, in);
   if (rows > block_product_few_rows) {
@@ -372,13 +321,14 @@ TUTTI_INLINE void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
     return detail::share_many(context, many, out, p.x, p.x_stride, work, true,
                               [&](auto const& part, std::int64_t begin, std::int64_t end) { part(p, begin, end); });
   }
-  detail::share_outputs(context, out, 4, work, [&](std::int64_t begin, std::int64_t end, int thread) {
+  bool const tiled = p.gate.tiled;
+  detail::share_outputs(context, out, tiled ? 32 : 4, work, [&](std::int64_t begin, std::int64_t end, int thread) {
     detail::FewRows x{context.isa(), rows, in};
-    x.take(p.gate.type);
-    x.take(p.up.type);
-    detail::carve_scratch(context, thread, [&](detail::Carver& memory) { x.carve(memory); });
-    detail::round_rows(x.isa, rows, in, p.x, p.x_stride, x.rounded);
-    detail::block_swiglu_few(x.isa, p, begin, end, x.rounded);
+    detail::ManyRows of_tiles(context.isa(), rows, in, out);
+    for (BlockType const type : {p.gate.type, p.up.type}) tiled ? of_tiles.take(type) : x.take(type);
+    detail::prepare_rows(context, thread, x, of_tiles, p.x, p.x_stride, true);
+    if (tiled) of_tiles(p, begin, end);
+    else detail::block_swiglu_few(x.isa, p, begin, end, x.rounded);
   });
 }
 

@@ -135,6 +135,14 @@ inline void widen_row(BlockMatrix const& w, std::int64_t o, float* y) {
   blocks::with_block(w.type, [&](auto block) {
     using Block = decltype(block);
     std::int64_t const count = w.in / block_elements(Block::type);
+    if constexpr (has_tiles(Block::type))
+      if (w.tiled) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          block = blocks::of_tiles<Block>(w.data, count, o, i);
+          widen_blocks<Block>(reinterpret_cast<std::byte const*>(&block), 1, y + 32 * i);
+        }
+        return;
+      }
     widen_blocks<Block>(w.data + o * count * static_cast<std::int64_t>(sizeof(Block)), count, y);
   });
 }

@@ -23,6 +23,7 @@ TUTTI_INLINE void attention_gradient(exec::Context& context, AttentionGradient c
 TUTTI_INLINE void attention_decode(exec::Context& context, AttentionDecode const& a);
 TUTTI_INLINE void block_products(exec::Context& context, BlockProduct const* products, int count);
 TUTTI_INLINE void block_product(exec::Context& context, BlockProduct const& product);
+TUTTI_INLINE bool tiles_weights(exec::Isa isa, BlockType type);
 TUTTI_INLINE void block_swiglu(exec::Context& context, BlockSwiGlu const& p);
 TUTTI_INLINE void block_rows(exec::Context& context, BlockRows const& args);
 TUTTI_INLINE void cached_attention(exec::Context& context, CachedAttention const& a);

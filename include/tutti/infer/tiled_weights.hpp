@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+/// @file
+/// A model's weights once more, in the order in which this processor multiplies them fastest (core/block_tiles.hpp).
+
+#include <tutti/core/block_tiles.hpp>
+#include <tutti/exec/context.hpp>
+#include <tutti/graph/memory.hpp>
+#include <tutti/io/file.hpp>
+#include <tutti/kernel/cpu/entries.hpp>
+#include <tutti/nn/stored_model.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace tutti::infer {
+
+/// Whether products with this tensor are faster from tiles.
+inline bool wants_tiles(nn::StoredTensor const& tensor, exec::Isa isa) {
+  return !tensor.tiled && tensor.rows > 0 && tensor.rows % 32 == 0 && kernel::cpu::tiles_weights(isa, tensor.type);
+}
+/// Of memory that `tiled_model` takes.
+inline std::int64_t tiled_bytes(nn::StoredModel const& model, exec::Isa isa) {
+  std::int64_t bytes = 0;
+  for (nn::StoredTensor const& tensor : model.tensors)
+    if (wants_tiles(tensor, isa)) bytes += (tensor.bytes() + 63) / 64 * 64;
+  return bytes;
+}
+/// The model with copies of such tensors; others are those of `model`, whose memory it shares. Pages of files that were
+/// copied leave this process's memory.
+/// Errors    out_of_memory
+/// Cost      reads and writes these weights once
+inline nn::StoredModel tiled_model(exec::Context& context, nn::StoredModel const& model) {
+  nn::StoredModel result = model;
+  std::int64_t const bytes = tiled_bytes(model, context.isa());
+  if (bytes == 0) return result;
+  auto const memory = std::make_shared<graph::Memory>(bytes);
+  std::byte* to = memory->data();
+  for (nn::StoredTensor& tensor : result.tensors) {
+    if (!wants_tiles(tensor, context.isa())) continue;
+    std::byte const* const from = tensor.data;
+    context.parallel_for(tensor.rows / block_tile_rows, 4, [&](std::int64_t begin, std::int64_t end) {
+      make_tiles(tensor.type, tensor.columns, from, to, begin, end);
+    });
+    if (model.mapped) io::forget_pages(from, static_cast<std::size_t>(tensor.bytes()));
+    tensor.data = to;
+    tensor.tiled = true;
+    to += (tensor.bytes() + 63) / 64 * 64;
+  }
+  result.keep.push_back(memory);
+  return result;
+}
+
+}  // namespace tutti::infer
