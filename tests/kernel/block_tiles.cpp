@@ -114,7 +114,8 @@ TEST_CASE("Gates, rows of a table and products beside others may be in tiles") {
         return y;
       };
       auto const plain = gated(false), tiled = gated(true);
-      for (std::size_t i = 0; i < plain.size(); ++i) REQUIRE(std::abs(plain[i] - tiled[i]) < 0.1f * (1 + std::abs(plain[i])));
+      for (std::size_t i = 0; i < plain.size(); ++i)
+        REQUIRE(std::abs(plain[i] - tiled[i]) < 0.1f * (1 + std::abs(plain[i])));
       // Beside a weight whose rows sixteen does not divide.
       std::vector<float> all(length(rows * 101)), each = all;
       auto const run = [&](std::vector<float>& y, bool together) {

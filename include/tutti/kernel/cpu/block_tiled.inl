@@ -61,8 +61,7 @@ TUTTI_TARGET void pack_tiles(BlockMatrix const& w, std::int64_t o, int columns, 
   }
 }
 
-/// to[r * to_row + j] += or = sums over `groups` blocks of Rows rows of x by the rows of a tile: the same numbers as
-/// many_kernel's.
+/// sums[r] = sums over `groups` blocks of row r of x by the rows of a tile: the same numbers as many_kernel's.
 template <class Block, int Rows>
 TUTTI_TARGET void tile_kernel(std::byte const* tile, std::int64_t groups, std::int64_t in, RoundedRows const& x,
                               F32 (&sums)[Rows]) {
@@ -92,15 +91,15 @@ template <class Block, int Rows>
 TUTTI_TARGET void tile_product(BlockProduct const& p, std::int64_t o, std::int64_t j, std::int64_t r,
                                RoundedRows const& x) {
   std::int64_t const in = p.weight.in, count = in / 32;
-  std::byte const* const tile =
-      p.weight.data + (o + j) / block_tile_rows * count * block_tile_rows * static_cast<std::int64_t>(sizeof(Block));
+  constexpr auto bytes_of = static_cast<std::int64_t>(block_tile_rows * sizeof(Block));
+  std::byte const* const tile = p.weight.data + (o + j) / block_tile_rows * count * bytes_of;
   F32 total[Rows];
   for (std::int64_t first = 0; first == 0 || first < in; first += panel_terms) {
     std::int64_t const terms = in - first < panel_terms ? in - first : panel_terms;
     std::int64_t const at = r * count + first / 32;
     F32 sums[Rows];
-    tile_kernel<Block, Rows>(tile + first / 32 * block_tile_rows * static_cast<std::int64_t>(sizeof(Block)), terms / 32, in,
-                             {x.q + r * in + first, x.scales + at, nullptr, x.starts + at, x.scaled_sums + at}, sums);
+    RoundedRows const from{x.q + r * in + first, x.scales + at, nullptr, x.starts + at, x.scaled_sums + at};
+    tile_kernel<Block, Rows>(tile + first / 32 * bytes_of, terms / 32, in, from, sums);
     TUTTI_UNROLL
     for (int i = 0; i < Rows; ++i) {
       if (first > 0) {
