@@ -346,7 +346,8 @@ TEST_CASE("What a request gets wrong is named") {
   refused("max_tokens", 101, "between 0 and 100");
   refused("max_tokens", 1.5, "whole number");
   refused("n", 2, "'n'");
-  refused("tools", json::array(), "'tools' is not supported");
+  refused("tools", json::array(), "'tools' is not supported. Leave it out");
+  refused("tempurature", 1, "'tempurature' is not supported. Did you mean 'temperature'?");
   refused("stop", 7, "'stop'");
   refused("stop_meaning", {1}, "at most 16 strings");
   refused("stop_meaning", "", "without tokens");
@@ -365,6 +366,22 @@ TEST_CASE("What a request gets wrong is named") {
   REQUIRE(test::contains(running.message("/v1/completions", "{}", 400), "'prompt' is missing"));
   REQUIRE(test::contains(running.message("/v1/embeddings", R"({"input":[]})", 400), "'input'"));
   REQUIRE(test::contains(running.message("/v1/none", "{}", 404), "not served"));
+  REQUIRE(running.message("/v1/models", "{}", 405) == "/v1/models is asked by GET, not by POST");
+  json const error = json::parse(running.post("/v1/completions", R"({"prompt":"a","n":2})").second)["error"];
+  REQUIRE(error["param"] == "n");
+  REQUIRE(error["type"] == "invalid_request_error");
+  REQUIRE(json::parse(running.post("/v1/completions", "{").second)["error"]["param"].is_null());
+  for (char const* const prompt : {R"([])", R"(["a","b"])", R"([1,-1])", R"([1,"a"])", R"({})", R"([[99999]])"})
+    REQUIRE(test::contains(running.message("/v1/completions", std::string(R"({"prompt":)") + prompt + "}", 400),
+                           "'prompt'"));
+  auto const text_of = [&](std::string const& prompt) {
+    auto const [status, body] =
+        running.post("/v1/completions", R"({"prompt":)" + prompt + R"(,"max_tokens":5,"temperature":0})");
+    REQUIRE(status == 200);
+    return json::parse(body)["choices"][0]["text"].get<std::string>();
+  };
+  REQUIRE(text_of(R"("ab")") == text_of(R"(["ab"])"));
+  REQUIRE(text_of("[65,66]") == text_of("[[65,66]]"));
   REQUIRE(test::contains(running.message("/v1/completions", std::string(20000, ' '), 413), "too large"));
   // And it still answers.
   REQUIRE(running.post("/v1/chat/completions", hello.dump()).first == 200);

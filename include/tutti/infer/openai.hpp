@@ -210,20 +210,31 @@ inline Call read_chat(std::string_view body, data::Tokenizer const& tokenizer, d
   return call;
 }
 
-/// POST /v1/completions, of one prompt. Errors: invalid_argument.
+/// POST /v1/completions, of one prompt: a text, a list of one text, or its tokens. Errors: invalid_argument.
 inline Call read_completion(std::string_view body, data::Tokenizer const& tokenizer, Limits const& limits = {}) {
   using namespace detail;
   Json const document = parse(body);
   Keys keys(document);
   Call call;
   Json const& prompt = keys.at("prompt");
-  if (!prompt.is_string()) refuse("'prompt' must be a string");
+  bool const listed = prompt.is_array() && prompt.size() == 1 && (prompt[0].is_string() || prompt[0].is_array());
+  Json const& one = listed ? prompt[0] : prompt;
+  if (one.is_string()) {
+    call.request.prompt = tokenizer.encode_complete(one.get<std::string>());
+  } else {
+    if (!one.is_array() || one.empty() || one[0].is_string())
+      refuse("'prompt' must be one string, a list of one, or a list of tokens");
+    for (Json const& token : one) {
+      bool const known = token.is_number_integer() && token >= 0 && token < tokenizer.vocabulary();
+      if (!known) refuse(concat("'prompt' has ", token.dump().substr(0, 20), ", which is no token of the model"));
+      call.request.prompt.push_back(token.get<std::int32_t>());
+    }
+  }
   read_common(keys, call, tokenizer, limits);
   std::int64_t likeliest = -1;
   keys.number("logprobs", likeliest, 0, std::min<std::int64_t>(5, tokenizer.vocabulary()));
   if (likeliest >= 0) want_log_probabilities(call, likeliest);
   keys.finish();
-  call.request.prompt = tokenizer.encode_complete(prompt.get<std::string>());
   return call;
 }
 
@@ -352,8 +363,12 @@ class Writer {
 };
 
 /// An error as clients read it: {"error": {"message", "type", "code"}}.
+/// A message that begins with a key, as "'n' must be ...", is of this parameter.
 inline std::string error_document(std::string const& message, char const* type) {
-  return Writer::dump({{"error", {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}});
+  nlohmann::json param;
+  if (std::size_t const end = message.find('\'', 1); message.starts_with('\'') && end != message.npos)
+    param = message.substr(1, end - 1);
+  return Writer::dump({{"error", {{"message", message}, {"type", type}, {"param", param}, {"code", nullptr}}}});
 }
 
 }  // namespace tutti::infer::openai

@@ -5,6 +5,7 @@
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/nearest_name.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -88,9 +89,13 @@ class Keys {
     return value->get<std::vector<std::string>>();
   }
   void finish() const {
-    for (auto const& [key, value] : object_.items())
-      if (std::find(known_.begin(), known_.end(), key) == known_.end())
-        refuse("'" + key.substr(0, 60) + "' is not supported. Leave it out");
+    for (auto const& [key, value] : object_.items()) {
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      NearestName nearest(key);
+      for (std::string const& name : known_) nearest.try_name(name);
+      std::string const question = nearest.question();
+      refuse("'" + key.substr(0, 60) + "' is not supported" + (question.empty() ? ". Leave it out" : question));
+    }
   }
 
  private:

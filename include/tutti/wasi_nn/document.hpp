@@ -5,6 +5,7 @@
 /// out of its range or in the wrong place is refused with a sentence.
 
 #include <tutti/core/concat.hpp>
+#include <tutti/core/nearest_name.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/wasi_nn/document_keys.hpp>
 #include <tutti/wasi_nn/document_values.hpp>
@@ -36,19 +37,6 @@ bool any_name(Row const& row, F&& f) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return false;
-}
-
-/// Insertions, deletions and changes that make one word of another.
-inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j)
-      diagonal = std::exchange(row[j + 1],
-                               std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] == b[j] ? std::size_t{0} : 1)}));
-  }
-  return row[b.size()];
 }
 
 }  // namespace detail
@@ -340,18 +328,12 @@ class Document {
         std::any_of(detail::groups.begin(), detail::groups.end(),
                     [&](detail::Group const& one) { return one.name == key; }))
       detail::refuse("'" + path + "' must be an object");
-    std::string nearest;
-    std::size_t best = std::max<std::size_t>(2, key.size() / 3) + 1;
+    NearestName nearest(key);
     Settings settings;
     for_each_setting(settings, [&](Row const& row, auto&, auto const&, char const*) {
-      detail::any_name(row, [&](std::string_view one) {
-        if (std::size_t const distance = detail::edit_distance(key.substr(0, 64), one); distance < best)
-          best = distance, nearest = one;
-        return false;
-      });
+      detail::any_name(row, [&](std::string_view one) { return nearest.try_name(one), false; });
     });
-    detail::refuse("the key '" + path.substr(0, 120) + "' is unknown" +
-                   (nearest.empty() ? "" : ". Did you mean '" + nearest + "'?"));
+    detail::refuse("the key '" + path.substr(0, 120) + "' is unknown" + nearest.question());
   }
 
   std::vector<Entry> entries_;

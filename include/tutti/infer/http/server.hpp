@@ -136,6 +136,14 @@ class Server {
     response.status = status;
     response.set_content(openai::error_document(message, type), "application/json");
   }
+  /// By which a path is served; null: it is not.
+  static char const* method_of(std::string_view path) {
+    for (char const* const one : {"/", "/health", "/status", "/metrics", "/v1/models"})
+      if (path == one) return "GET";
+    for (char const* const one : {"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
+      if (path == one) return "POST";
+    return nullptr;
+  }
   /// Calls f and turns what it throws into an answer.
   template <class F>
   static void guarded(Response& response, F&& f) {
@@ -180,6 +188,10 @@ class Server {
     });
     http_.set_error_handler([](HttpRequest const& request, Response& response) {
       if (!response.body.empty()) return;
+      if (char const* const method = method_of(request.path); response.status == 404 && method != nullptr) {
+        response.set_header("Allow", method);
+        return refuse(response, 405, request.path + " is asked by " + method + ", not by " + request.method);
+      }
       refuse(response, response.status,
              response.status == 404   ? request.method + " " + request.path.substr(0, 100) + " is not served here"
              : response.status == 413 ? "the body is too large"

@@ -55,8 +55,9 @@ TUTTI_TARGET void pack_tiles(BlockMatrix const& w, std::int64_t o, int columns, 
       tile_words<Block>(tile, words);
       TUTTI_UNROLL
       for (int word = 0; word < 8; ++word) store(panel + (8 * g + word) * tile_columns + v, as_f32(words[word]));
-      store(scales + g * tile_columns + v, load(tile_scales<Block>(tile)));
-      if constexpr (has_min<Block>) store(mins + g * tile_columns + v, load(tile_scales<Block>(tile) + block_tile_rows));
+      float16 const* const from = tile_scales<Block>(tile);
+      store(scales + g * tile_columns + v, load(from));
+      if constexpr (has_min<Block>) store(mins + g * tile_columns + v, load(from + block_tile_rows));
     }
   }
 }
