@@ -113,6 +113,8 @@ int main(int argc, char** argv) {
     options.capacity = window;
     gpu.give(options);
     auto fitted = tutti::infer::fit_decoder(loaded.model, options, decoding.fit(loaded.model, context.threads(), 0));
+    for (std::string const& note : fitted.notes)
+      if (!quiet) std::fprintf(stderr, "%s\n", note.c_str());
     tutti::infer::Decoder decoder(context, loaded.model, fitted.options);
     if (std::string const told = gpu.told(decoder); !quiet && !told.empty())
       std::fprintf(stderr, "%s\n", told.c_str());

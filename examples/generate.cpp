@@ -123,8 +123,9 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
     throw tutti::Error(tutti::ErrorKind::out_of_memory, "generate",
                        tutti::concat("the memory holds ", held, " tokens, and the prompt or a --stop-meaning has ",
                                      std::max(size, longest), ". ", fit.advice));
-  if (speaks && !run.quiet && fitted.options.capacity < wanted)
-    std::fprintf(stderr, "[%s]\n", fitted.notes.front().c_str());
+  bool const shorter = fitted.options.capacity < wanted;  // else what was chosen is what was meant
+  for (std::size_t i = shorter || said > 0 ? 0 : 1; i < fitted.notes.size() && speaks && !run.quiet; ++i)
+    std::fprintf(stderr, "[%s]\n", fitted.notes[i].c_str());
   tutti::infer::Decoder decoder(context, loaded.model, fitted.options);
   tutti::infer::Sequence sequence(decoder);
   tutti::infer::StopOptions stop;
@@ -133,7 +134,8 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   sequence.reset();
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
-  speculation.start(context, loaded.model.vocabulary(), decoder.capacity(), sampling, breakers_of(sampling, tokenizer));
+  speculation.start(context, loaded.model.vocabulary(), decoder.capacity(), sampling, fitted.options,
+                    breakers_of(sampling, tokenizer));
   stop.texts = run.stops;
   stop.max_tokens = run.tokens;
   if (!run.past_end) stop.ends = ends;

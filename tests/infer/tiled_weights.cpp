@@ -9,12 +9,15 @@
 #include <tutti/infer/decoder_fit.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/sequence.hpp>
+#include <tutti/infer/service.hpp>
 #include <tutti/infer/tiled_weights.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace tutti;
@@ -35,9 +38,8 @@ bool this_processor_tiles() { return kernel::cpu::tiles_weights(exec::isa_from_e
 }  // namespace
 
 TEST_CASE("A model in tiles has other bytes of the same matrices, and the file's stay as they were") {
-  for (BlockType const type : {BlockType::q4_0, BlockType::q4_1, BlockType::q8_0, BlockType::q4_k, BlockType::f32})
+  for (BlockType const type : {BlockType::q4_0, BlockType::q4_1, BlockType::q8_0, BlockType::q5_0, BlockType::f32})
     for (io::Loading const loading : {io::Loading::mapped, io::Loading::read}) {
-      if (type == BlockType::q4_k) continue;  // rows of 256, which the small model does not have
       test::ScratchFolder const folder;
       LoadedModel const loaded = load(folder, "llama", type, loading);
       CHECK(loaded.model.mapped == (loading == io::Loading::mapped));
@@ -124,6 +126,42 @@ TEST_CASE("An operation over weights in tiles means what it means over rows") {
   CHECK(results[0].size() == rows * out);
 }
 
+TEST_CASE("Models are made ready while another one of the same threads answers") {
+  test::ScratchFolder const folder;
+  LoadedModel const loaded = load(folder, "llama", BlockType::q4_0);
+  ComputePool pool(2);
+  ServiceOptions options;
+  options.decoder.slots = 2, options.decoder.capacity = 64;
+  Service answering(pool, loaded.model, loaded.tokenizer, options);
+  std::atomic<bool> done = false;
+  std::atomic<int> made = 0, failed = 0;
+  std::thread loads([&] {
+    while (!done) try {
+        Service const other(pool, loaded.model, loaded.tokenizer, options);
+        ++made;
+      } catch (Error const&) {
+        ++failed;
+      }
+  });
+  int answered = 0;
+  for (int i = 0; i < 40 || (made < 5 && i < 4000); ++i) {
+    Request request;
+    request.prompt = loaded.tokenizer.encode("hello");
+    request.stop.max_tokens = 8;
+    try {
+      answering.submit(std::move(request))->wait();
+      ++answered;
+    } catch (Error const&) {
+      ++failed;
+    }
+  }
+  done = true;
+  loads.join();
+  CHECK(failed == 0);
+  CHECK(made >= 5);
+  CHECK(answered >= 40);
+}
+
 TEST_CASE("Where memory holds no copy of the weights they stay as the file has them") {
   test::ScratchFolder const folder;
   LoadedModel const loaded = load(folder, "llama", BlockType::q8_0);
@@ -134,6 +172,17 @@ TEST_CASE("Where memory holds no copy of the weights they stay as the file has t
   std::int64_t const copies = decoder_need(loaded.model, wanted, 1).copies;
   CHECK((copies > 0) == this_processor_tiles());
   std::int64_t const without = fit.beside.weights + decoder_need(loaded.model, wanted, 1).bytes() - copies;
+  // A context that is chosen is as long with copies as without them.
+  fit.most_context = 0;
+  DecoderOptions chosen = wanted;
+  chosen.capacity = 0;
+  fit.most_bytes = MemoryBudget::in_use() + without + copies / 2;
+  std::int64_t longest[2];
+  for (bool const tiles : {false, true}) {
+    chosen.tiles = tiles;
+    longest[tiles ? 1 : 0] = fit_decoder(loaded.model, chosen, fit).options.capacity;
+  }
+  CHECK(longest[0] == longest[1]);
   fit.most_bytes = MemoryBudget::in_use() + without + copies;
   {
     FittedDecoder const ample = fit_decoder(loaded.model, wanted, fit);

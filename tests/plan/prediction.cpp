@@ -200,6 +200,17 @@ TEST_CASE(
   };
   CHECK(held("p=2,micro=4,schedule=gpipe") > held("p=2,micro=4"));
   CHECK(predict<Loss>(model, work_of(2), parse_layout("p=2,micro=4"), cluster).bubble > 0);
+  // What the first stage sends on, and of the table that the last one reads too the sum of its gradients; the norm's square.
+  Layout const staged = parse_layout("p=2,micro=4");
+  RankPrograms const stages = compile_programs<Loss>(model, work_of(2).options, optim::AdamW{}, staged, cluster);
+  double const sent = static_cast<double>(stages.stages[0].sent_bytes(graph::MeshAxis::pipeline, 0, 4));
+  CHECK(predict<Loss>(model, work_of(2), staged, cluster).traffic.inside[2] == sent + 4 * 32 * 16 + 8);
+  // What the trainer refuses is not planned.
+  Work packed = work_of(2);
+  packed.options.keep_packed = true;
+  CHECK_THROWS_AS(predict<Loss>(model, packed, staged, cluster), Error);
+  CHECK_THROWS_AS(predict<Loss>(model, packed, parse_layout("d=4,zero=2"), cluster), Error);
+  CHECK(predict<Loss>(model, packed, parse_layout("d=4,zero=1"), cluster).seconds > 0);
   CHECK_THROWS_AS(held("d=8"), Error);
 }
 

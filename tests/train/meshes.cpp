@@ -207,6 +207,12 @@ TEST_CASE("a step that is not connected as it was made, or whose model has no ru
       train::TrainStep<nn::Gpt2Loss>(context, test::mesh_gpt2, optim::Muon{}, {.sequence = 8, .state_ranks = 2}),
       ErrorKind::unavailable, "is divided among the ranks of the data axis, and to make a matrix orthogonal");
   train::TrainStep<nn::Gpt2Loss> part(context, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .state_ranks = 2});
+  threads::run(2, [&](Communicator<Threads>& communicator) {
+    exec::Context own({.threads = 1});
+    train::TrainStep<nn::Gpt2Loss> both(own, test::mesh_gpt2, optim::AdamW{}, {.sequence = 8, .state_ranks = 2});
+    REQUIRE_ERROR(both.connect(parallel::data_parallel(communicator, parallel::Replicas::sharded)),
+                  ErrorKind::unavailable, "have their moments with them. Use Replicas::per_rank");
+  });
   REQUIRE_ERROR(part.initialise(1), ErrorKind::invalid_argument,
                 "the step is one of 2 ranks of a data axis and is not connected to them. Call connect first");
   REQUIRE_ERROR(part.connect({}), ErrorKind::invalid_argument,
@@ -415,6 +421,10 @@ TEST_CASE("parts along the tensor axis, or stages, are shared out along the axis
   CHECK(on_threads<own::Loss>({}, {2, 2}, {.recompute = graph::Recompute::block, .zero = 3}) == "");
   for (int const zero : {2, 3}) {
     INFO("ZeRO " << zero);
+    test::MeshRun frozen{.micro_steps = 2, .zero = zero};
+    frozen.frozen = {"wpe", "blocks.qkv.*"};
+    CHECK(on_threads<nn::Gpt2Loss>(test::deep_gpt2, {2, 1, 2}, frozen) == "");
+    CHECK(on_threads<nn::Gpt2Loss>(test::mesh_gpt2, {2, 2}, frozen) == "");
     CHECK(on_threads<nn::Gpt2Loss>(test::deep_gpt2, {2, 1, 2}, {.micro_steps = 2, .zero = zero}) == "");
     CHECK(on_threads<nn::LlamaLoss>(test::deep_llama, {2, 1, 2}, {.micro_steps = 4, .zero = zero}) == "");
   }

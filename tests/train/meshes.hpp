@@ -41,6 +41,7 @@ struct MeshRun {
   parallel::Replicas replicas = parallel::Replicas::per_rank;
   optim::AnyCompressor compress{};
   bool profile = false;
+  std::vector<std::string> frozen{};
 };
 
 /// A step of eight sequences over all ranks.
@@ -60,6 +61,7 @@ class MeshTraining {
                .clip = 0.5,
                .recompute = run.recompute,
                .profile = run.profile,
+               .frozen = run.frozen,
                .pipeline = layout(run, sizes, rank),
                .tensor = sizes.tensor,
                .sequence_parallel = run.sequence_parallel && sizes.tensor > 1,
@@ -122,7 +124,8 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
   exec::Context context({.threads = 1});
   auto const make = [&](parallel::MeshSizes const& of) {
     MeshRun suited = run;  // other numbers of stages do what goes with any
-    if (of.pipeline != sizes.pipeline) suited = {.micro_steps = run.micro_steps, .optimizer = run.optimizer};
+    if (of.pipeline != sizes.pipeline)
+      suited = {.micro_steps = run.micro_steps, .optimizer = run.optimizer, .frozen = run.frozen};
     auto made = std::make_unique<MeshTraining<Loss>>(context, config, suited, of, communicator.rank());
     made->connect(communicator, of);
     return made;
@@ -141,6 +144,22 @@ std::string train_on_mesh(Comm& communicator, typename Loss::Config const& confi
                           training->step().state());
     losses = training->run(0, 20);
     training->step().require_equal("after training");
+    if (training->step().in_parts()) {  // one tensor after the other is what all of them are together
+      graph::State seen;
+      training->step().show(true, [&](graph::State& whole) {
+        for (graph::Field const& field : whole.fields())
+          std::memcpy(seen.add(field.name, field.dtype, field.shape)->data(), field.data(),
+                      static_cast<std::size_t>(field.bytes()));
+      });
+      graph::State whole = training->step().whole_fields();
+      for (graph::Field& field : whole.fields()) {
+        training->step().collect(field, communicator.rank() == 0);
+        if (communicator.rank() == 0)
+          expect(std::memcmp(field.data(), seen.at(field.name).data(), static_cast<std::size_t>(field.bytes())) == 0,
+                 "'" + field.name + "' is collected otherwise than shown");
+        whole.find(field.name)->memory.clear(0, field.bytes());
+      }
+    }
     Rows const held_out(99, 0, rows / sizes.data / run.micro_steps);
     double const evaluated = training->step().evaluate(held_out.at(99));
     losses.push_back(static_cast<float>(evaluated));

@@ -90,6 +90,8 @@ class Decoder {
   Decoder& operator=(Decoder const&) = delete;
 
   nn::StoredModel const& model() const noexcept { return model_; }
+  /// The same as layers on processors read it.
+  nn::StoredModel const& computed() const noexcept { return computed_; }
   DecoderOptions const& options() const noexcept { return options_; }
   std::int64_t slots() const noexcept { return options_.slots; }
   std::int64_t capacity() const noexcept { return options_.capacity; }

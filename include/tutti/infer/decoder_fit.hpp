@@ -61,7 +61,8 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
     o.capacity = capacity, o.batch = batch + fit.more_rows;
     MemoryNeed need = decoder_need(model, o, fit.threads);
     if (fit.draft != nullptr) {
-      DecoderOptions beside{.slots = o.slots, .capacity = std::min(capacity, fit.draft->max_tokens())};
+      DecoderOptions beside{
+          .slots = o.slots, .capacity = std::min(capacity, fit.draft->max_tokens()), .tiles = o.tiles};
       MemoryNeed const more = decoder_need(*fit.draft, beside, 0);
       need.caches += more.caches, need.working += more.working, need.copies += more.copies;
     }
@@ -74,11 +75,7 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
   };
   std::int64_t batch = wanted.batch > 0 ? wanted.batch : fit.usual_batch;
   std::int64_t const least = wanted.capacity > 0 ? wanted.capacity : std::min<std::int64_t>(longest, 256);
-  if (o.tiles && !fits(least, batch)) {
-    o.tiles = false;
-    if (fits(least, batch))
-      result.notes.push_back("weights stay as the file has them: there is no memory for a faster order");
-  }
+  o.tiles = false;
   while (wanted.batch == 0 && batch > 32 && !fits(least, batch)) batch /= 2;
   std::int64_t capacity = least;
   if (wanted.capacity == 0)  // the longest that fits, in steps of 64 tokens
@@ -88,6 +85,12 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
       else high = middle - 1;
     }
   if (wanted.capacity == 0 && capacity < longest && fits(longest, batch)) capacity = longest;  // no multiple of 64
+  // A faster order of weights takes what is left, and costs no context.
+  o.tiles = wanted.tiles;
+  if (need_of(capacity, batch).copies > 0 && !fits(capacity, batch)) {
+    o.tiles = false;
+    result.notes.push_back("weights stay as the file has them: there is no memory for a faster order");
+  }
   result.memory = MemoryBudget::take(need_of(capacity, batch), fit.most_bytes, fit.advice);
   if (wanted.capacity == 0)
     result.notes.push_back(concat("a context of ", capacity, " tokens is chosen, of the model's ", model.max_tokens(),
@@ -111,6 +114,7 @@ inline FittedService fit_service(nn::StoredModel const& model, ServiceOptions wa
   FittedDecoder fitted = fit_decoder(model, decoder, fit);
   FittedService result{std::move(wanted), std::move(fitted.memory), std::move(fitted.notes)};
   result.options.decoder = fitted.options;
+  result.options.drafts.tiles = fitted.options.tiles;
   result.options.prompt_chunk = fitted.options.batch - fit.more_rows;
   return result;
 }

@@ -21,10 +21,10 @@ namespace tutti::infer {
 /// Bytes that something is about to take.
 struct MemoryNeed {
   std::int64_t weights = 0, caches = 0, working = 0;
-  std::int64_t copies = 0;  ///< of weights, in another order: in the place of pages of a file, or beside what was read
+  std::int64_t copies = 0;  ///< of weights, in another order
   bool mapped =
       false;  ///< weights are pages of a file: they count against a bound that was set, not against free memory
-  std::int64_t bytes() const noexcept { return weights + caches + working + (mapped ? 0 : copies); }
+  std::int64_t bytes() const noexcept { return weights + caches + working + copies; }
 };
 
 namespace detail {
@@ -102,9 +102,9 @@ class MemoryBudget {
     if (least > available)
       throw Error(
           ErrorKind::out_of_memory, "MemoryBudget",
-          concat("the model needs ", mb(need.weights), " MB for weights, ", mb(need.caches), " MB for caches and ",
-                 mb(need.working), " MB to work, and ", mb(std::max<std::int64_t>(available, 0)), " MB are ",
-                 most > 0 ? concat("left of the ", mb(most), " MB that are set") : "free", ". ", advice));
+          concat("the model needs ", mb(need.weights + need.copies), " MB for weights, ", mb(need.caches),
+                 " MB for caches and ", mb(need.working), " MB to work, and ", mb(std::max<std::int64_t>(available, 0)),
+                 " MB are ", most > 0 ? concat("left of the ", mb(most), " MB that are set") : "free", ". ", advice));
     used() += need.bytes();
     return Part(need.bytes());
   }

@@ -20,6 +20,7 @@ namespace tutti::infer {
 struct ServiceDrafts {
   std::int64_t tokens = 0;                 ///< foretold at once for an answer; 0: none
   nn::StoredModel const* model = nullptr;  ///< who foretells; null: the answer's own text, by NgramDrafter
+  bool tiles = true;                       ///< DecoderOptions::tiles of its decoder
 };
 
 /// Not thread-safe.
@@ -34,6 +35,7 @@ class SlotDrafters {
       DecoderOptions options;
       options.slots = slots;
       options.capacity = std::min(capacity, drafts.model->max_tokens());
+      options.tiles = drafts.tiles;
       decoder_.emplace(context, *drafts.model, options);
     }
     for (std::int32_t slot = 0; slot < slots; ++slot) {

@@ -28,17 +28,18 @@ inline std::int64_t tiled_bytes(nn::StoredModel const& model, exec::Isa isa) {
   return bytes;
 }
 /// The model with copies of such tensors; others are those of `model`, whose memory it shares. Pages of files that were
-/// copied leave this process's memory.
-/// Errors    out_of_memory
+/// copied leave this process's memory. `like`: the level, and how many threads; its own may be at work for others.
+/// Errors    out_of_memory; unavailable (threads)
 /// Cost      reads and writes these weights once
-inline nn::StoredModel tiled_model(exec::Context& context, nn::StoredModel const& model) {
+inline nn::StoredModel tiled_model(exec::Context const& like, nn::StoredModel const& model) {
   nn::StoredModel result = model;
-  std::int64_t const bytes = tiled_bytes(model, context.isa());
+  std::int64_t const bytes = tiled_bytes(model, like.isa());
   if (bytes == 0) return result;
+  exec::Context context({.threads = bytes < (1 << 20) ? 1 : like.threads()});
   auto const memory = std::make_shared<graph::Memory>(bytes);
   std::byte* to = memory->data();
   for (nn::StoredTensor& tensor : result.tensors) {
-    if (!wants_tiles(tensor, context.isa())) continue;
+    if (!wants_tiles(tensor, like.isa())) continue;
     std::byte const* const from = tensor.data;
     context.parallel_for(tensor.rows / block_tile_rows, 4, [&](std::int64_t begin, std::int64_t end) {
       make_tiles(tensor.type, tensor.columns, from, to, begin, end);

@@ -30,7 +30,8 @@ inline constexpr std::int64_t block_product_few_rows = 8;
 ///           `block_product_few_rows` rows by weights that have those, of 256, with a scale each; sums within a block
 ///           (of many rows: within codes of one scale) are exact integers, the same on every ISA. More rows stay as
 ///           they are on the scalar ISA, and by codes of eight bits on all ISAs below avx512_bf16; on CUDA all do.
-///           Weights in tiles are multiplied as by many rows, by few as well: a row of x has the same sums among any.
+///           Weights in tiles, and a gate or up beside one in tiles, are multiplied as by many rows, by few as well: a
+///           row of x has the same sums among any.
 ///           The order of sums depends on shapes, type and ISA, never on the number of threads or on values.
 /// Range     NaN and infinity in x make what they take part in NaN or infinite.
 /// Errors    shape: negative sizes; rows of the weight that do not fill whole blocks.

@@ -43,6 +43,7 @@ class StoredParts {
     if (whole_.classes() < ranks_) divides(whole_.classes(), "tokens");
     bool headed = false;
     for (StoredTensor const& tensor : whole_.tensors) {
+      if (tensor.tiled) refuse("its weights are in tiles already");
       headed = headed || tensor.name == "output.weight";
       add(tensor);
     }

@@ -98,7 +98,10 @@ inline void predict_pipeline(Prediction& result, RankPrograms const& programs, S
     return cost_of_message(size, costs.group(axis), cluster, costs.sharing(axis));
   };
   TransferCost send = message(scatters ? bytes / layout.tensor : bytes);
-  for (Traffic& sent : traffic) sent.add(axis, send, 2 * micro * layout.chunks);
+  for (int stage = 0; stage < stages; ++stage) {  // the ends send nothing on, or back
+    int const ends = (stage == 0 ? 1 : 0) + (stage + 1 == stages ? 1 : 0);
+    traffic[static_cast<std::size_t>(stage)].add(axis, send, micro * (2 * layout.chunks - ends));
+  }
   if (scatters) send.seconds += costs(Collective::all_gather, bytes, graph::MeshAxis::tensor).seconds;
   PipelineTimes const pipeline = simulate_pipeline(layout.stages(), parts, layout.micro_steps, send.seconds, picture,
                                                    stages_at_once(layout, cluster));

@@ -132,7 +132,10 @@ class DataParallelTraining {
   void finish_step(std::int64_t, StepResult&) {}
   void exchange() {}
   void keep(CheckpointContents& contents, std::string const& out) {
-    if (ranks_ == 1 || own(step_.state()).empty()) return;
+    if (ranks_ == 1) return;
+    double any = own(step_.state()).empty() ? 0 : 1;
+    if (pipeline_) any = parallel::largest(*pipeline_, any);  // what one stage has, all of them gather
+    if (any == 0) return;
     step_.own_fields(false, [&](graph::State& state) {
       std::vector<io::NamedTensor> const mine = own(state);
       if (tensor_ && tensor_->rank() > 0) return;  // ranks that have one model together have the same of these

@@ -31,9 +31,12 @@ struct DecodingFlags {
   std::string context = "0", batch = "auto";
   setting::Choice<infer::CacheType> cache = infer::CacheType::f32;
   std::int64_t memory_mb = 0;
+  bool no_repack = false;
 
   /// Whether any of them is.
-  bool said() const { return context != "0" || batch != "auto" || !(cache == infer::CacheType::f32) || memory_mb != 0; }
+  bool said() const {
+    return context != "0" || batch != "auto" || !(cache == infer::CacheType::f32) || memory_mb != 0 || no_repack;
+  }
   /// 0: to be chosen.
   std::int64_t context_tokens() const { return context == "auto" ? 0 : std::stoll(context); }
   std::int64_t batch_tokens() const { return batch == "auto" ? 0 : std::stoll(batch); }
@@ -42,6 +45,7 @@ struct DecodingFlags {
     options.capacity = context_tokens();
     options.batch = batch_tokens();
     options.cache = infer::block_type(cache);
+    options.tiles = !no_repack;
   }
   /// For fit_decoder and fit_service. `most_context`: of a context that is chosen without auto; 0: as the model has.
   infer::FitOptions fit(nn::StoredModel const& model, int threads, std::int64_t most_context) const {
@@ -65,6 +69,10 @@ inline void add_cache_flags(CLI::App& app, DecodingFlags& flags, std::string con
               prefix + "numbers of the cache; q8_0 needs heads of a multiple of 32 elements");
   add_setting(app, "--max-memory", flags.memory_mb, {0, std::int64_t{1} << 32},
               prefix + "MB that weights, caches and working memory may take; 0: what the machine has free");
+  app.add_flag("--no-repack", flags.no_repack,
+               prefix +
+                   "weights stay in the order that the file has; else Q4_0, Q4_1 and Q8_0 are copied into a faster "
+                   "one where the processor has it");
 }
 
 /// `context`: what --context bounds, and what 0 and auto choose.

@@ -57,9 +57,10 @@ class FlaggedSpeculation {
     fit.beside.weights += loaded_->model.bytes();
     fit.advice += ", or leave --draft out";
   }
-  /// Borrows the context. `classes`: of the model; `capacity`: tokens of a text. Errors: of Decoder.
+  /// Borrows the context. `classes`: of the model; `capacity`: tokens of a text. `fitted`: of the model's decoder.
+  /// Errors: of Decoder.
   void start(exec::Context& context, std::int64_t classes, std::int64_t capacity, infer::SamplerOptions const& sampling,
-             infer::SequenceBreakers breakers = {}) {
+             infer::DecoderOptions const& fitted, infer::SequenceBreakers breakers = {}) {
     if (!flags_.on()) return;
     if (!loaded_) {
       speculation_.emplace(ngrams_.emplace(), flags_.most());
@@ -67,6 +68,7 @@ class FlaggedSpeculation {
     }
     infer::DecoderOptions options;
     options.capacity = std::min(capacity, loaded_->model.max_tokens());
+    options.tiles = fitted.tiles;
     decoder_.emplace(context, loaded_->model, options);
     speculation_.emplace(model_.emplace(*decoder_, classes, sampling, 0, std::move(breakers)), flags_.most());
   }

@@ -71,6 +71,9 @@ inline void require_ranks(parallel::DataParallel const& ranks, TrainStepOptions 
     throw Error(ErrorKind::invalid_argument, "TrainStep::connect",
                 concat("the ranks of the data axis are ", found, ", and the step is made for ", options.state_ranks,
                        " with parts of its state. Set TrainStepOptions::state_ranks to as many"), where);
+  if (ranks.sharded && options.state_ranks > 1)
+    throw Error(ErrorKind::unavailable, "TrainStep::connect",
+                "ranks that have parts of parameters have their moments with them. Use Replicas::per_rank", where);
   if (ranks.port && ranks.port->size() > 1 && !averages)
     throw Error(ErrorKind::unavailable, "TrainStep::connect",
                 "gradients are not averaged between ranks on this device. Train with one rank, or by DiLoCo, which "

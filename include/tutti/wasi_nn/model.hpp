@@ -63,7 +63,6 @@ class Model {
         settings_.max_memory_mb > 0 && static_cast<double>(MemoryBudget::in_use()) > most)
       (*log_)(LogLevel::warn,
               concat("models and caches take ", MemoryBudget::in_use() >> 20, " of ", settings_.max_memory_mb, " MB"));
-    if (settings_.use_mlock) lock_weights();
     try {
       service_.emplace(*pool_, loaded_.model, loaded_.tokenizer, fitted.options);
     } catch (Error const& error) {
@@ -71,8 +70,10 @@ class Model {
       note("n_gpu_layers: all layers run on the processors: " + error.message());  // its kernels do not take them
       gpu_.reset();
       fitted.options.decoder.device = nullptr;
+      fitted.options.decoder.tiles = fitted.options.drafts.tiles = false;  // for which no memory was set aside
       service_.emplace(*pool_, loaded_.model, loaded_.tokenizer, fitted.options);
     }
+    if (settings_.use_mlock) lock_weights(service_->decoder().computed());
     pieces_ = infer::token_pieces(loaded_.tokenizer);
     (*log_)(
         LogLevel::info,
@@ -143,8 +144,8 @@ class Model {
     gpu_ = infer::find_layer_device(missing);
     if (!gpu_) throw Failure(Code::unsupported_operation, "a GPU was found and is gone: " + missing);
   }
-  void lock_weights() {
-    for (nn::StoredTensor const& tensor : loaded_.model.tensors)
+  void lock_weights(nn::StoredModel const& model) {
+    for (nn::StoredTensor const& tensor : model.tensors)
       if (::mlock(tensor.data, static_cast<std::size_t>(tensor.bytes())) != 0) {
         std::string const why = std::strerror(errno);
         (*log_)(LogLevel::warn, "model '" + settings_.name + "': use_mlock: the system refuses it: " + why);

@@ -307,11 +307,9 @@ TUTTI_INLINE void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
   detail::check_block_matrix(p.up, p.rows, "block_swiglu");
   std::int64_t const rows = p.rows, out = p.gate.out, in = p.gate.in;
   if (p.up.out != out || p.up.in != in)
-    throw Error(ErrorKind::shape, "block_swiglu",
-                concat("gate is ", out, " x ", in, ", up ", p.up.out, " x ", p.up.in,
-                       ". They must have the same shape"));
-  if (p.gate.tiled != p.up.tiled)
-    throw Error(ErrorKind::shape, "block_swiglu", "gate and up must both be in tiles, or neither");
+    throw Error(
+        ErrorKind::shape, "block_swiglu",
+        concat("gate is ", out, " x ", in, ", up ", p.up.out, " x ", p.up.in, ". They must have the same shape"));
   if (rows == 0 || out == 0) return;
   double const work = 2 * detail::block_work(rows, out, in);
   if (rows > block_product_few_rows) {
@@ -321,7 +319,7 @@ TUTTI_INLINE void block_swiglu(exec::Context& context, BlockSwiGlu const& p) {
     return detail::share_many(context, many, out, p.x, p.x_stride, work, true,
                               [&](auto const& part, std::int64_t begin, std::int64_t end) { part(p, begin, end); });
   }
-  bool const tiled = p.gate.tiled;
+  bool const tiled = p.gate.tiled || p.up.tiled;  // of one, both are multiplied as by many rows
   detail::share_outputs(context, out, tiled ? 32 : 4, work, [&](std::int64_t begin, std::int64_t end, int thread) {
     detail::FewRows x{context.isa(), rows, in};
     detail::ManyRows of_tiles(context.isa(), rows, in, out);
