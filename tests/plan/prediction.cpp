@@ -200,7 +200,7 @@ TEST_CASE(
   };
   CHECK(held("p=2,micro=4,schedule=gpipe") > held("p=2,micro=4"));
   CHECK(predict<Loss>(model, work_of(2), parse_layout("p=2,micro=4"), cluster).bubble > 0);
-  // What the first stage sends on, and of the table that the last one reads too the sum of its gradients; the norm's square.
+  // What the first stage sends on, of the table that the last one reads too the sum of its gradients, the norm.
   Layout const staged = parse_layout("p=2,micro=4");
   RankPrograms const stages = compile_programs<Loss>(model, work_of(2).options, optim::AdamW{}, staged, cluster);
   double const sent = static_cast<double>(stages.stages[0].sent_bytes(graph::MeshAxis::pipeline, 0, 4));
