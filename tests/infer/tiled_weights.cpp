@@ -145,7 +145,7 @@ TEST_CASE("Models are made ready while another one of the same threads answers")
   });
   int answered = 0;
   for (int i = 0; i < 40 || (made < 5 && i < 4000); ++i) {
-    Request request;
+    infer::Request request;
     request.prompt = loaded.tokenizer.encode("hello");
     request.stop.max_tokens = 8;
     try {

@@ -35,7 +35,7 @@ struct Prediction {
   std::string refused;      ///< why it cannot be; then times and traffic mean nothing
   Memory memory;            ///< of the rank that needs most
   double memory_of_rank = 0;
-  double memory_of_all = 0;
+  double memory_of_all = 0;  ///< ranks: stages need differently much
   Traffic traffic;          ///< of a rank in a step
   double seconds = 0;       ///< of a step
   double compute = 0;       ///< in which a device computes
