@@ -175,14 +175,17 @@ TEST_CASE("Where memory holds no copy of the weights they stay as the file has t
   // A context that is chosen is as long with copies as without them.
   fit.most_context = 0;
   DecoderOptions chosen = wanted;
+  chosen.capacity = 320;
+  fit.most_bytes =
+      MemoryBudget::in_use() + fit.beside.weights + decoder_need(loaded.model, chosen, 1).bytes() - copies / 2;
   chosen.capacity = 0;
-  fit.most_bytes = MemoryBudget::in_use() + without + copies / 2;
   std::int64_t longest[2];
   for (bool const tiles : {false, true}) {
     chosen.tiles = tiles;
     longest[tiles ? 1 : 0] = fit_decoder(loaded.model, chosen, fit).options.capacity;
   }
   CHECK(longest[0] == longest[1]);
+  CHECK(longest[1] >= 320);
   fit.most_bytes = MemoryBudget::in_use() + without + copies;
   {
     FittedDecoder const ample = fit_decoder(loaded.model, wanted, fit);
