@@ -198,10 +198,13 @@ class State {
       if (field.parameter && (writer_ || !field.shared())) f(field);
   }
 
+  /// Somebody has written the parameters: parts of them may be zeros alone.
+  void mark_initialised() noexcept { initialised_ = true; }
   /// Errors: invalid_argument, where there are parameters that start with random values and all of them hold zeros
   /// alone; a single one may be meant to. `wanted(field)` says of which fields.
   template <class F>
   void require_initialised(std::string const& operation, F&& wanted, std::source_location where) const {
+    if (initialised_) return;
     Field const* never = nullptr;
     for (Field const& field : fields_) {
       if (!field.parameter || field.init.kind != Init::Kind::normal || field.bytes() == 0 ||
@@ -247,6 +250,7 @@ class State {
   std::deque<Field> fields_;  // addresses of fields stay
   Memory together_;           // of shared fields
   bool writer_ = true;        // of these
+  bool initialised_ = false;  // somebody says so
   std::string folder_;        // of files for what is no parameter
 };
 

@@ -22,7 +22,7 @@ void TrainStep<Loss, Device>::fill(F&& f, std::source_location where) {
   auto const write = [&](graph::State& part) { fill_parts(part, parts_, parallel_, f, where); };
   pipeline_ ? pipeline_->fill(write) : write(state_);
   sections_.clear_others(state_);
-  begun_ = begun_ || in_parts();  // a part may be padding alone, which stays zero
+  if (in_parts()) state_.mark_initialised();  // a part may be padding alone, which stays zero
 }
 
 template <class Loss, class Device>
@@ -42,7 +42,7 @@ void TrainStep<Loss, Device>::fill_each(F&& f, std::source_location where) {
     if (pipeline_) pipeline_->take(part);
     sections_.clear_others(field);
   }
-  begun_ = true;
+  state_.mark_initialised();
 }
 
 template <class Loss, class Device>
