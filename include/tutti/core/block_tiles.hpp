@@ -70,7 +70,7 @@ decltype(auto) with_tiled_block(BlockType type, F&& f) {
 
 }  // namespace blocks
 
-/// Tiles [begin, end) of a matrix of a type that has_tiles, whose rows of `columns` numbers sixteen divides.
+/// Tiles [begin, end) of a matrix of a type that has_tiles, of a multiple of sixteen rows of `columns` numbers.
 inline void make_tiles(BlockType type, std::int64_t columns, std::byte const* rows, std::byte* tiles,
                        std::int64_t begin, std::int64_t end) {
   blocks::with_tiled_block(type, [&](auto block) {

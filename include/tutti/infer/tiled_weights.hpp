@@ -20,11 +20,16 @@ namespace tutti::infer {
 inline bool wants_tiles(nn::StoredTensor const& tensor, exec::Isa isa) {
   return !tensor.tiled && tensor.rows > 0 && tensor.rows % 32 == 0 && kernel::cpu::tiles_weights(isa, tensor.type);
 }
+namespace detail {
+/// Of a tensor among others, each of which begins at the bounds of a cache line.
+inline std::int64_t room_for_tiles(nn::StoredTensor const& tensor) { return (tensor.bytes() + 63) / 64 * 64; }
+}  // namespace detail
+
 /// Of memory that `tiled_model` takes.
 inline std::int64_t tiled_bytes(nn::StoredModel const& model, exec::Isa isa) {
   std::int64_t bytes = 0;
   for (nn::StoredTensor const& tensor : model.tensors)
-    if (wants_tiles(tensor, isa)) bytes += (tensor.bytes() + 63) / 64 * 64;
+    if (wants_tiles(tensor, isa)) bytes += detail::room_for_tiles(tensor);
   return bytes;
 }
 /// The model with copies of such tensors; others are those of `model`, whose memory it shares. Pages of files that were
@@ -47,7 +52,7 @@ inline nn::StoredModel tiled_model(exec::Context const& like, nn::StoredModel co
     if (model.mapped) io::forget_pages(from, static_cast<std::size_t>(tensor.bytes()));
     tensor.data = to;
     tensor.tiled = true;
-    to += (tensor.bytes() + 63) / 64 * 64;
+    to += detail::room_for_tiles(tensor);
   }
   result.keep.push_back(memory);
   return result;

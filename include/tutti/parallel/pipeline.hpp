@@ -120,6 +120,7 @@ struct StageParts {
   int carried = 1;  ///< values that pass from a part to the next
 };
 using ReferPart = FunctionRef<void(graph::State&, int part)>;  ///< gives a State what a part has of the stage's one
+
 /// A gradient of which several stages have addends: that of a parameter which each of them has.
 struct StageSum {
   std::string field;

@@ -67,6 +67,7 @@ void each_run(Shape const& shape, std::size_t size, Split const& split, int rank
     }
   }
 }
+
 /// The parameters of a model that are divided among `ranks` of an axis.
 class Splits {
  public:

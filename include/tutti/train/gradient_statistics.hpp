@@ -96,7 +96,7 @@ inline bool any_not_finite(GradientStatistics& found, parallel::DataParallel con
   found.not_finite = describe_not_finite(found);
   double any = found.not_finite.empty() ? 0 : 1;
   if (any > 0) found.not_finite += ": ";
-  if (ranks.port) parallel::all_reduce(*ranks.everyone(), {&any, 1}, comm::PortOp::max);
+  if (ranks.port) any = parallel::largest(*ranks.everyone(), any);
   return any > 0;
 }
 
@@ -151,8 +151,7 @@ std::string find_origin(Execution& execution, graph::Graph const& graph, graph::
   double first = text.empty() ? port->size() : port->rank();
   parallel::all_reduce(*port, {&first, 1}, comm::PortOp::min);
   if (first == port->size()) return elsewhere;
-  double length = first == port->rank() ? static_cast<double>(text.size()) : 0;
-  parallel::all_reduce(*port, {&length, 1}, comm::PortOp::max);
+  double const length = parallel::largest(*port, first == port->rank() ? static_cast<double>(text.size()) : 0);
   text.resize(static_cast<std::size_t>(length));
   port->wait(port->start_broadcast(text.data(), static_cast<std::int64_t>(text.size()), DType::byte,
                                    static_cast<int>(first), std::source_location::current()));

@@ -135,7 +135,7 @@ bool Run<Loss, Device>::begin_parts(CheckpointContents& contents, graph::State c
     token = 1.0 + std::random_device()();
     aside->sign(fmt::format("{}", token));
   }
-  parallel::all_reduce(*port_, {&token, 1}, comm::PortOp::max);
+  token = parallel::largest(*port_, token);
   auto const folder = std::filesystem::path(o().out) / "checkpoints" / detail::partial_folder(contents.step);
   double seen = part_.open(folder, fmt::format("{}", token)) ? 1 : 0;
   parallel::all_reduce(*port_, {&seen, 1}, comm::PortOp::min);

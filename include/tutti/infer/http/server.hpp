@@ -25,6 +25,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace tutti::infer {
 
@@ -137,12 +138,15 @@ class Server {
     response.set_content(openai::error_document(message, type), "application/json");
   }
   /// By which a path is served; null: it is not.
-  static char const* method_of(std::string_view path) {
-    for (char const* const one : {"/", "/health", "/status", "/metrics", "/v1/models"})
-      if (path == one) return "GET";
-    for (char const* const one : {"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
-      if (path == one) return "POST";
+  char const* method_of(std::string_view path) const {
+    for (auto const& [served, method] : methods_)
+      if (path == served) return method;
     return nullptr;
+  }
+  template <class F>
+  void get(char const* path, F f) {
+    methods_.emplace_back(path, "GET");
+    http_.Get(path, std::move(f));
   }
   /// Calls f and turns what it throws into an answer.
   template <class F>
@@ -186,7 +190,7 @@ class Server {
       refuse(response, 401, "the API key is missing or wrong. Send it as 'Authorization: Bearer KEY'");
       return Handled::Handled;
     });
-    http_.set_error_handler([](HttpRequest const& request, Response& response) {
+    http_.set_error_handler([this](HttpRequest const& request, Response& response) {
       if (!response.body.empty()) return;
       if (char const* const method = method_of(request.path); response.status == 404 && method != nullptr) {
         response.set_header("Allow", method);
@@ -197,13 +201,13 @@ class Server {
              : response.status == 413 ? "the body is too large"
                                       : "the request cannot be served");
     });
-    http_.Get("/", [](HttpRequest const&, Response& response) {
+    get("/", [](HttpRequest const&, Response& response) {
       response.set_content(chat_page, sizeof chat_page - 1, "text/html; charset=utf-8");
     });
-    http_.Get("/health", [](HttpRequest const&, Response& response) {
+    get("/health", [](HttpRequest const&, Response& response) {
       response.set_content("{\"status\":\"ok\"}", "application/json");
     });
-    http_.Get("/status", [this](HttpRequest const&, Response& response) {
+    get("/status", [this](HttpRequest const&, Response& response) {
       auto const model = models_.get();
       ServiceStatus const status = model->service().status();
       nlohmann::json document = {{"model", model->name()},
@@ -215,15 +219,15 @@ class Server {
       });
       response.set_content(openai::Writer::dump(document), "application/json");
     });
-    http_.Get("/metrics", [this](HttpRequest const&, Response& response) {
+    get("/metrics", [this](HttpRequest const&, Response& response) {
       response.set_content(prometheus_text(models_.get()->service().status()), "text/plain; version=0.0.4");
     });
-    http_.Get("/v1/models", [this](HttpRequest const&, Response& response) {
+    get("/v1/models", [this](HttpRequest const&, Response& response) {
       response.set_content(
           openai::Writer::dump({{"object", "list"}, {"data", nlohmann::json::array({describe(*models_.get())})}}),
           "application/json");
     });
-    http_.Get("/v1/models/(.+)", [this](HttpRequest const& request, Response& response) {
+    get("/v1/models/(.+)", [this](HttpRequest const& request, Response& response) {
       auto const model = models_.get();
       if (request.matches[1] == model->name())
         response.set_content(openai::Writer::dump(describe(*model)), "application/json");
@@ -246,6 +250,7 @@ class Server {
   /// alone.
   template <class F>
   void post(char const* path, F f) {
+    methods_.emplace_back(path, "POST");
     http_.Post(path, [this, f](HttpRequest const& request, Response& response, httplib::ContentReader const& read) {
       if (request.is_multipart_form_data())
         return refuse(response, 415, "the body must be a JSON document, not a form");
@@ -372,6 +377,7 @@ class Server {
   HotModel& models_;
   ServerOptions options_;
   std::atomic<std::int64_t> ids_{0};
+  std::vector<std::pair<std::string_view, char const*>> methods_;  // of the paths that are served
   std::shared_ptr<std::atomic<bool>> stopping_ = std::make_shared<std::atomic<bool>>(false);
   std::atomic<bool> running_{false};
   httplib::Server http_;
