@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
     tutti::infer::Decoder decoder(context, loaded.model, fitted.options);
     tutti::infer::Sequence sequence(decoder);
     tutti::infer::Sampler sampler(sampling);
-    speculation.start(context, loaded.model.vocabulary(), context_tokens, sampling, fitted.options);
+    speculation.start(context, loaded.model.vocabulary(), decoder.options(), sampling);
     tutti::infer::StopOptions stop;
     stop.ends = tutti::infer::end_tokens(loaded.tokenizer);
     stop.max_tokens = most;

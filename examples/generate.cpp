@@ -134,8 +134,7 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   sequence.reset();
   if (!run.cache.empty() && tutti::io::file_exists(run.cache)) tutti::infer::restore_sequence(run.cache, sequence);
   tutti::infer::Sampler sampler(sampling, breakers_of(sampling, tokenizer));
-  speculation.start(context, loaded.model.vocabulary(), decoder.capacity(), sampling, fitted.options,
-                    breakers_of(sampling, tokenizer));
+  speculation.start(context, loaded.model.vocabulary(), decoder.options(), sampling, breakers_of(sampling, tokenizer));
   stop.texts = run.stops;
   stop.max_tokens = run.tokens;
   if (!run.past_end) stop.ends = ends;

@@ -339,7 +339,7 @@ TEST_CASE("The flags of programs ask for nothing, for runs of the text, or for a
     FitOptions fit;
     speculation.add_to(fit);
     REQUIRE((fit.draft != nullptr) == !flags.model.empty());
-    speculation.start(context, made.model.vocabulary(), 64, {.temperature = 0}, {});
+    speculation.start(context, made.model.vocabulary(), {.capacity = 64}, {.temperature = 0});
     return speculation.get() == nullptr
                ? std::int64_t{-1}
                : static_cast<std::int64_t>(speculation.get()->draft(repeating(31), 11, 9).size());

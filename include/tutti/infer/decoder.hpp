@@ -35,6 +35,12 @@ struct DecoderOptions {
   bool tiles = true;
   LayerDevice* device = nullptr;  ///< has some of the layers, with their caches. Outlives the decoder
   DeviceShare device_share{};     ///< which of them
+
+  bool copies_tiles() const noexcept { return tiles && device == nullptr; }
+  /// Of a decoder, on processors, of a model for texts of `longest` tokens that foretells for one of these options.
+  DecoderOptions of_draft(std::int64_t longest) const {
+    return {.slots = slots, .capacity = std::min(capacity, longest), .tiles = tiles};
+  }
 };
 
 /// A token that is appended to sequence `slot` at `position`, counted from 0.
@@ -75,7 +81,7 @@ class Decoder {
     if (options_.device != nullptr && options_.tensor != nullptr)
       refuse("ranks that share a model have all of its layers on processors. Give a device or a port");
     options_.batch = row_counts(options_.batch).back();
-    if (options_.tiles && options_.device == nullptr) computed_ = tiled_model(context_, model);
+    if (options_.copies_tiles()) computed_ = tiled_model(context_, model);
     else computed_ = model;
     add_stored(state_, computed_);
     if (options_.device != nullptr)

@@ -20,7 +20,7 @@ inline MemoryNeed decoder_need(nn::StoredModel const& model, DecoderOptions cons
   need.caches = model.layers() * nn::cache_layer_bytes(model, {options.slots, options.capacity, options.cache});
   need.working = nn::working_bytes(model, options.batch) +
                  16 * std::int64_t{threads} * (options.capacity + 64) * (model.head_size() + 64);
-  if (options.tiles && options.device == nullptr) need.copies = tiled_bytes(model, exec::isa_from_environment());
+  if (options.copies_tiles()) need.copies = tiled_bytes(model, exec::isa_from_environment());
   return need;
 }
 
@@ -61,9 +61,7 @@ inline FittedDecoder fit_decoder(nn::StoredModel const& model, DecoderOptions wa
     o.capacity = capacity, o.batch = batch + fit.more_rows;
     MemoryNeed need = decoder_need(model, o, fit.threads);
     if (fit.draft != nullptr) {
-      DecoderOptions beside{
-          .slots = o.slots, .capacity = std::min(capacity, fit.draft->max_tokens()), .tiles = o.tiles};
-      MemoryNeed const more = decoder_need(*fit.draft, beside, 0);
+      MemoryNeed const more = decoder_need(*fit.draft, o.of_draft(fit.draft->max_tokens()), 0);
       need.caches += more.caches, need.working += more.working, need.copies += more.copies;
     }
     need.weights += fit.beside.weights, need.caches += fit.beside.caches, need.working += fit.beside.working;
@@ -114,7 +112,6 @@ inline FittedService fit_service(nn::StoredModel const& model, ServiceOptions wa
   FittedDecoder fitted = fit_decoder(model, decoder, fit);
   FittedService result{std::move(wanted), std::move(fitted.memory), std::move(fitted.notes)};
   result.options.decoder = fitted.options;
-  result.options.drafts.tiles = fitted.options.tiles;
   result.options.prompt_chunk = fitted.options.batch - fit.more_rows;
   return result;
 }

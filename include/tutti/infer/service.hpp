@@ -124,7 +124,7 @@ class Service {
         tokenizer_(tokenizer),
         options_(options),
         decoder_(context, model, batch_of(options)),
-        drafters_(context, model, options.drafts, options.decoder.slots, decoder_.capacity()),
+        drafters_(context, model, options.drafts, decoder_.options()),
         slots_(static_cast<std::size_t>(options.decoder.slots), cache_of(options, model)),
         waiting_(options.queue) {
     ended_.reserve(options.queue.most + 1);

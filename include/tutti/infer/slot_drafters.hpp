@@ -7,7 +7,6 @@
 #include <tutti/infer/generation.hpp>
 #include <tutti/infer/ngram_drafter.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,25 +19,18 @@ namespace tutti::infer {
 struct ServiceDrafts {
   std::int64_t tokens = 0;                 ///< foretold at once for an answer; 0: none
   nn::StoredModel const* model = nullptr;  ///< who foretells; null: the answer's own text, by NgramDrafter
-  bool tiles = true;                       ///< DecoderOptions::tiles of its decoder
 };
 
 /// Not thread-safe.
 class SlotDrafters {
  public:
-  /// Borrows context and models. `capacity`: tokens of a slot. Errors: those of Speculation and Decoder.
-  SlotDrafters(exec::Context& context, nn::StoredModel const& model, ServiceDrafts const& drafts, std::int64_t slots,
-               std::int64_t capacity)
+  /// Borrows context and models. `options`: of the model's decoder. Errors: those of Speculation and Decoder.
+  SlotDrafters(exec::Context& context, nn::StoredModel const& model, ServiceDrafts const& drafts,
+               DecoderOptions const& options)
       : tokens_(drafts.tokens) {
     if (tokens_ == 0) return;
-    if (drafts.model != nullptr) {
-      DecoderOptions options;
-      options.slots = slots;
-      options.capacity = std::min(capacity, drafts.model->max_tokens());
-      options.tiles = drafts.tiles;
-      decoder_.emplace(context, *drafts.model, options);
-    }
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
+    if (drafts.model != nullptr) decoder_.emplace(context, *drafts.model, options.of_draft(drafts.model->max_tokens()));
+    for (std::int32_t slot = 0; slot < options.slots; ++slot) {
       drafters_.push_back(std::make_unique<One>());
       if (decoder_) drafters_.back()->model.emplace(*decoder_, model.vocabulary(), SamplerOptions(), slot);
       start(*drafters_.back());

@@ -9,7 +9,6 @@
 #include <tutti/infer/ngram_drafter.hpp>
 #include <tutti/train/flags.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,19 +56,15 @@ class FlaggedSpeculation {
     fit.beside.weights += loaded_->model.bytes();
     fit.advice += ", or leave --draft out";
   }
-  /// Borrows the context. `classes`: of the model; `capacity`: tokens of a text. `fitted`: of the model's decoder.
-  /// Errors: of Decoder.
-  void start(exec::Context& context, std::int64_t classes, std::int64_t capacity, infer::SamplerOptions const& sampling,
-             infer::DecoderOptions const& fitted, infer::SequenceBreakers breakers = {}) {
+  /// Borrows the context. `classes`: of the model; `options`: of its decoder. Errors: of Decoder.
+  void start(exec::Context& context, std::int64_t classes, infer::DecoderOptions const& options,
+             infer::SamplerOptions const& sampling, infer::SequenceBreakers breakers = {}) {
     if (!flags_.on()) return;
     if (!loaded_) {
       speculation_.emplace(ngrams_.emplace(), flags_.most());
       return;
     }
-    infer::DecoderOptions options;
-    options.capacity = std::min(capacity, loaded_->model.max_tokens());
-    options.tiles = fitted.tiles;
-    decoder_.emplace(context, loaded_->model, options);
+    decoder_.emplace(context, loaded_->model, options.of_draft(loaded_->model.max_tokens()));
     speculation_.emplace(model_.emplace(*decoder_, classes, sampling, 0, std::move(breakers)), flags_.most());
   }
   FlaggedSpeculation(FlaggedSpeculation const&) = delete;

@@ -70,7 +70,7 @@ class Model {
       note("n_gpu_layers: all layers run on the processors: " + error.message());  // its kernels do not take them
       gpu_.reset();
       fitted.options.decoder.device = nullptr;
-      fitted.options.decoder.tiles = fitted.options.drafts.tiles = false;  // for which no memory was set aside
+      fitted.options.decoder.tiles = false;  // for which no memory was set aside
       service_.emplace(*pool_, loaded_.model, loaded_.tokenizer, fitted.options);
     }
     if (settings_.use_mlock) lock_weights(service_->decoder().computed());
