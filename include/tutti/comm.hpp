@@ -5,8 +5,6 @@
 /// `tutti/backend/threads.hpp` or `tutti/backend/mpi.hpp`.
 
 #include <tutti/core/concat.hpp>
-#include <tutti/core/error.hpp>
-#include <tutti/comm/call_site.hpp>
 #include <tutti/core/bfloat16.hpp>
 #include <tutti/core/float16.hpp>
 #include <tutti/comm/lanes.hpp>
@@ -20,6 +18,7 @@
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/comm/occupancy.hpp>
@@ -36,6 +35,7 @@
 #include <tutti/core/owner.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/inbox.hpp>
+#include <tutti/comm/call_site.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/comm/patient_wait.hpp>
 #include <tutti/comm/staging.hpp>
@@ -43,7 +43,6 @@
 #include <tutti/comm/tally.hpp>
 #include <tutti/comm/verdict.hpp>
 #include <tutti/comm/core.hpp>
-#include <tutti/comm/comparison.hpp>
 #include <tutti/comm/misuse.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/shape.hpp>
@@ -53,17 +52,19 @@
 #include <tutti/tensor/foreign.hpp>
 #include <tutti/tensor/tensor.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/comm/message.hpp>
+#include <tutti/comm/comparison.hpp>
 #include <tutti/comm/collective_way.hpp>
 #include <tutti/comm/call_checks.hpp>
+#include <tutti/comm/operand_checks.hpp>
+#include <tutti/comm/transfer.hpp>
+#include <tutti/comm/at_once.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/core/function_ref.hpp>
 #include <tutti/comm/collective_job.hpp>
 #include <tutti/comm/collective_task.hpp>
-#include <tutti/comm/message.hpp>
-#include <tutti/comm/operand_checks.hpp>
 #include <tutti/comm/staged.hpp>
-#include <tutti/comm/transfer.hpp>
 #include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/collectives.hpp>
 #include <tutti/comm/message_group.hpp>

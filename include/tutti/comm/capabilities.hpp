@@ -85,6 +85,15 @@ template <class B>
 concept ListsUnreceived = requires(B const& b) {
   { b.unreceived() } -> std::same_as<List<MessageInfo>>;
 };
+/// `send_at_once(from, bytes, dtype, to, tag)`: sends a message of the user channel if its memory is free again at
+/// once, else does nothing and is false. `receive_at_once(to, bytes, dtype, from, tag, info)`: takes the next message
+/// if it is there and is of this size and type, and if nothing else could get it; else does nothing and is false.
+/// Neither throws: what is wrong with the communicator the usual way tells.
+template <class B>
+concept PassesAtOnce = requires(B& b, void* memory, DType dtype, MessageInfo& info) {
+  { b.send_at_once(memory, std::int64_t{}, dtype, 0, 0) } noexcept -> std::same_as<bool>;
+  { b.receive_at_once(memory, std::int64_t{}, dtype, 0, 0, info) } noexcept -> std::same_as<bool>;
+};
 /// `sends_first()`: whether a receive costs no more when its message is there before it, so that a call that sends too
 /// had better send first.
 template <class B>

@@ -4,7 +4,7 @@
 /// `Endpoint<Backend>`: what every part of a communicator's vocabulary stands on. Who this rank is; the checks that one
 /// rank can make alone; a collective call from its buffers to its result, blocking or as a request.
 
-#include <tutti/core/concat.hpp>
+#include <tutti/comm/at_once.hpp>
 #include <tutti/comm/call_checks.hpp>
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/heap.hpp>
@@ -14,6 +14,7 @@
 #include <tutti/comm/staged.hpp>
 #include <tutti/comm/transfer.hpp>
 #include <tutti/core/checked.hpp>
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
@@ -179,7 +180,21 @@ class Endpoint {
   MessageInfo exchange(char const* operation, MakeOut&& make_out, MakeIn&& make_in, Route route, Where where) {
     Tally::Exposed const exposed(held(where).tally, operation);
     auto const stay = core_->visit(operation, where);
-    TransferTask<B, decltype(make_out()), decltype(make_in())> task(*core_, operation, make_out, make_in);
+    using Out = decltype(make_out());
+    using In = decltype(make_in());
+    FlightRecorder::Ticket waiting = FlightRecorder::no_ticket;
+    if constexpr (PassesAtOnce<B> && travels_bare<Out> && travels_bare<In>)
+      if (MessageInfo info; !core_->tally.on()) {
+        Out const out = make_out();
+        In in = make_in();
+        check_transfer(*core_, operation, out, in, route, where);
+        if (pass_at_once(*core_, out, in, route, where, info, waiting)) {
+          in.store();
+          return info;
+        }
+      }
+    TransferTask<B, Out, In> task(*core_, operation, make_out, make_in);
+    task.transfer.continue_record(waiting);
     begin_transfer(*core_, task, route, where);
     return complete_transfer(*core_, task, where);
   }

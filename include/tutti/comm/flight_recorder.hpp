@@ -99,9 +99,19 @@ class FlightRecorder {
     put(record.element_bytes, 1);
     return publish();
   }
+  /// Of a message that is complete: begin and end are one moment.
+  template <class = void>
+  void record(What what, std::int64_t bytes, int peer, int tag, std::source_location where) noexcept {
+    std::int64_t const moment = ticks_now();
+    close(begin(what, bytes, peer, tag, where, moment), State::completed, moment);
+  }
   /// Of an operation that is no longer kept, or has ended before, nothing happens.
   template <class = void>
   void complete(Ticket ticket) noexcept { close(ticket, State::completed); }
+  template <class = void>
+  void complete_at(Ticket ticket, std::int64_t moment) noexcept {
+    close(ticket, State::completed, moment);
+  }
   /// Both at one moment.
   template <class = void>
   void complete(Ticket one, Ticket other) noexcept {

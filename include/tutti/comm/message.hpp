@@ -77,7 +77,8 @@ class TransferJob : public Job {
   }
   void receive(void* to, std::int64_t bytes, DType dtype, int from, int tag, std::source_location where) {
     count();
-    received_ = core_.flight_recorder.begin(FlightRecord::What::recv, bytes, from, tag, where, moment());
+    if (received_ == FlightRecorder::no_ticket)
+      received_ = core_.flight_recorder.begin(FlightRecord::What::recv, bytes, from, tag, where, moment());
     if (!core_.inbox.empty()) {
       typename B::Match match{};
       MessageInfo info;
@@ -94,6 +95,8 @@ class TransferJob : public Job {
     dtype_ = dtype;
     receive_ = core_.backend.start_recv(match, to, bytes);
   }
+  /// Of a receive that was recorded when it began to look.
+  void continue_record(FlightRecorder::Ticket receive) noexcept { received_ = receive; }
   /// From proc_null.
   void receive_nothing() noexcept { info_.source = proc_null; }
   /// Whether something comes, or has come, into the buffer.

@@ -19,28 +19,36 @@ struct Route {
   int recv_tag = any_tag;
 };
 
-/// Starts a send, a receive, or one of each.
-/// Errors   invalid_argument, for what one rank can find wrong alone; those of the backend.
+/// Errors   invalid_argument, for what one rank can find wrong alone.
 template <Backend B, class Out, class In>
-void begin_transfer(Core<B>& core, TransferTask<B, Out, In>& task, Route const& route, CallSite const& where) {
+void check_transfer(Core<B> const& core, char const* operation, Out const& out, In const& in, Route const& route,
+                    CallSite const& where) {
   using Device = typename B::Device;
   static_assert(is_here<Out, Device> && is_here<In, Device>,
                 "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                 "communicator's device first");
-  CallChecks const checked(task.operation(), core.backend.rank(), core.backend.size(), where);
+  CallChecks const checked(operation, core.backend.rank(), core.backend.size(), where);
   if constexpr (!std::same_as<Out, NoOperand>) {
-    checked.check_here(task.out);
+    checked.check_here(out);
     if (route.to != proc_null) checked.check_rank("destination rank", route.to);
     checked.check_tag(route.send_tag);
   }
   if constexpr (!std::same_as<In, NoOperand>) {
     checked.check_source(route.from, route.recv_tag);
-    checked.check_here(task.in);
-    checked.check_target(task.in);
+    checked.check_here(in);
+    checked.check_target(in);
   }
   if constexpr (share_memory<Out, In>)
-    checked.check_overlap({task.out.wire(), task.out.size() * element_bytes<Out>, 0},
-                          {task.in.wire(), task.in.size() * element_bytes<In>, 0}, false);
+    checked.check_overlap({out.wire(), out.size() * element_bytes<Out>, 0},
+                          {in.wire(), in.size() * element_bytes<In>, 0}, false);
+}
+
+/// Starts a send, a receive, or one of each.
+/// Errors   those of check_transfer and of the backend.
+template <Backend B, class Out, class In>
+void begin_transfer(Core<B>& core, TransferTask<B, Out, In>& task, Route const& route, CallSite const& where) {
+  using Device = typename B::Device;
+  check_transfer(core, task.operation(), task.out, task.in, route, where);
   std::int64_t const copied = capability::copied_bytes(core.backend, false);
   task.out.detach(copied, true);
   task.in.detach(copied, false);

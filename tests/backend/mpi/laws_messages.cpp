@@ -17,6 +17,10 @@ TEST_CASE("Mpi matches messages by source, tag and order") {
   on_ranks([](auto& comm, laws::Report& report) { laws::matching(comm, report); });
 }
 
+TEST_CASE("Mpi passes messages at once and later in any mixture") {
+  on_ranks([](auto& comm, laws::Report& report) { laws::blocking_messages(comm, report); });
+}
+
 TEST_CASE("Mpi leaves a buffer alone whose receive was dropped") {
   on_ranks([](auto& comm, laws::Report& report) { laws::dropped_receives(comm, report); });
 }

@@ -2,6 +2,7 @@
 /// @file
 /// Messages, probes and groups.
 // Covers: <tutti/testing/laws/dropped.hpp>
+// Covers: <tutti/comm/at_once.hpp>
 // Covers: <tutti/comm/dropped.hpp>
 // Covers: <tutti/backend/threads/mail.hpp>
 
@@ -58,6 +59,10 @@ TEST_CASE("Threads keeps what a rank has not looked for, of all sizes and in ord
     comm.barrier();
     for (auto& one : lent) one.wait();
   });
+}
+
+TEST_CASE("Threads passes messages at once and later in any mixture") {
+  on_ranks([](auto& comm, laws::Report& report) { laws::blocking_messages(comm, report); });
 }
 
 TEST_CASE("Threads leaves a buffer alone whose receive was dropped") {

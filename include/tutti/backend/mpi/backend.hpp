@@ -171,6 +171,15 @@ class Mpi {
   Operation start_recv(Match& match, void* to, std::int64_t bytes);
   bool try_match(int from, int tag, Match& match, MessageInfo& info);
 
+  bool send_at_once(void const* from, std::int64_t bytes, DType dtype, int to, int tag) noexcept {
+    return is_open() && mail_->send_at_once(from, bytes, dtype, to, tag, comm::Channel::user);
+  }
+  bool receive_at_once(void* to, std::int64_t bytes, DType dtype, int from, int tag, MessageInfo& info) noexcept {
+    return is_open() && mail_->receive_at_once(to, from, tag, comm::Channel::user, info, [&](auto const& slot) {
+      return slot.bytes == bytes && slot.dtype == dtype;
+    });
+  }
+
   bool compares() const noexcept { return shared_ != nullptr; }
   comm::CheckLevel check_level() const noexcept { return config_.check_level; }
   /// Where ranks share memory.
@@ -298,8 +307,11 @@ class Mpi {
 
   // --- Messages on shared memory ---
 
+  bool is_open() const noexcept {
+    return mail_ != nullptr && !mpi::Environment::closed() && !revoked_ && !shared_->engine().broken();
+  }
   void check_open(char const* operation) const {
-    if (!mpi::Environment::closed() && !revoked_ && !shared_->engine().broken()) [[likely]] return;
+    if (is_open()) [[likely]] return;
     mpi::Environment::check_open(operation);
     check_revoked(operation);
   }
@@ -372,7 +384,7 @@ class Mpi {
 static_assert(Backend<Mpi> && comm::TakesCalls<Mpi> && comm::RunsAtOnce<Mpi> && comm::ComparesCalls<Mpi> &&
               comm::SetsCheckLevel<Mpi> && comm::CopiesBorrowed<Mpi> && comm::SetsStaging<Mpi> &&
               comm::CancelsReceives<Mpi> && comm::WithdrawsSends<Mpi> && comm::ListsUnreceived<Mpi> &&
-              comm::PrefersOrder<Mpi> && comm::LabelsMessages<Mpi>);
+              comm::PassesAtOnce<Mpi> && comm::PrefersOrder<Mpi> && comm::LabelsMessages<Mpi>);
 static_assert(comm::AnnouncesPlaces<Mpi> && comm::AnnouncesElsewhere<Mpi> && comm::AnnouncesToAll<Mpi> &&
               comm::CallsRolls<Mpi> && comm::KnowsWhereabouts<Mpi> && comm::CountsNotices<Mpi> &&
               comm::AnnouncesFailure<Mpi> && comm::StrandsMemory<Mpi> && comm::ChecksSplits<Mpi> &&

@@ -109,6 +109,13 @@ class Threads {
   template <class = void>
   Operation start_comparison(comm::Collective const& call) { return Operation(engine_.start(call, true)); }
 
+  bool send_at_once(void const* from, std::int64_t bytes, DType dtype, int to, int tag) noexcept {
+    return !engine_.broken() &&
+           threads::Mail::send_at_once(group_->mailbox(to), {rank_, tag, comm::Channel::user, dtype, from, bytes});
+  }
+  bool receive_at_once(void* to, std::int64_t bytes, DType dtype, int from, int tag, MessageInfo& info) noexcept {
+    return !engine_.broken() && mail_.receive_at_once(to, bytes, dtype, from, tag, info);
+  }
   template <class = void>
   Operation start_send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, comm::Channel channel) {
     engine_.check("send");
@@ -278,7 +285,8 @@ class Threads {
 
 static_assert(Backend<Threads> && comm::TakesCalls<Threads> && comm::RunsAtOnce<Threads> &&
               comm::ComparesCalls<Threads> && comm::CancelsReceives<Threads> && comm::WithdrawsSends<Threads> &&
-              comm::ListsUnreceived<Threads> && comm::AnnouncesPlaces<Threads> && comm::AnnouncesElsewhere<Threads> &&
-              comm::KnowsWhereabouts<Threads> && comm::AnnouncesFailure<Threads> && comm::SharesBlocks<Threads>);
+              comm::ListsUnreceived<Threads> && comm::PassesAtOnce<Threads> && comm::AnnouncesPlaces<Threads> &&
+              comm::AnnouncesElsewhere<Threads> && comm::KnowsWhereabouts<Threads> && comm::AnnouncesFailure<Threads> &&
+              comm::SharesBlocks<Threads>);
 
 }  // namespace tutti

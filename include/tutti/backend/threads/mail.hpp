@@ -50,23 +50,38 @@ class BasicMail {
 
   explicit BasicMail(Mailbox& own) noexcept : own_(&own) {}
 
+  /// Whether it could be sent in a slot, and was.
+  static bool send_at_once(Mailbox& box, Outgoing const& message) noexcept {
+    if (message.bytes > comm::shared::MessageSlot::inline_bytes || box.late_count.load(std::memory_order_acquire) != 0)
+      return false;
+    std::uint64_t const number = box.ring.claim();
+    if (number == comm::shared::MessageRing::full) return false;
+    comm::shared::MessageSlot& slot = box.ring.slot(number);
+    slot.bytes = message.bytes;
+    slot.source = message.source;
+    slot.tag = message.tag;
+    slot.dtype = message.dtype;
+    slot.channel = message.channel;
+    comm::shared::copy_shared(slot.contents, message.data, message.bytes);
+    box.ring.commit(number);
+    return true;
+  }
+  /// Whether the next message is there, is of this size and type, is for nobody else, and was received.
+  bool receive_at_once(void* to, std::int64_t bytes, DType dtype, int from, int tag, MessageInfo& info) noexcept {
+    Mailbox& box = *own_;
+    if (busy() || !box.waiting.empty()) return false;
+    comm::shared::MessageSlot const* const slot = box.ring.next();
+    if (slot == nullptr || box.late_count.load(std::memory_order_acquire) != 0 || slot->bytes != bytes ||
+        slot->dtype != dtype || !fits(*slot, from, tag, comm::Channel::user))
+      return false;
+    comm::shared::copy_shared(to, slot->contents, bytes);
+    info = info_of(*slot);
+    box.ring.pop();
+    return true;
+  }
   /// Null when the message is on its way, and its memory the sender's again.
   State* send(Mailbox& box, Outgoing const& message) {
-    if (message.bytes <= comm::shared::MessageSlot::inline_bytes &&
-        box.late_count.load(std::memory_order_acquire) == 0) {
-      std::uint64_t const number = box.ring.claim();
-      if (number != comm::shared::MessageRing::full) {
-        comm::shared::MessageSlot& slot = box.ring.slot(number);
-        slot.bytes = message.bytes;
-        slot.source = message.source;
-        slot.tag = message.tag;
-        slot.dtype = message.dtype;
-        slot.channel = message.channel;
-        comm::shared::copy_shared(slot.contents, message.data, message.bytes);
-        box.ring.commit(number);
-        return nullptr;
-      }
-    }
+    if (send_at_once(box, message)) return nullptr;
     auto letter = make_shared_owner<Letter>();
     letter->source = message.source;
     letter->tag = message.tag;

@@ -48,11 +48,27 @@ class Messages {
     for (Parcel* parcel : late_) parcel->forsake();
   }
 
+  /// Whether it could be sent in a slot, and was.
+  bool send_at_once(void const* from, std::int64_t bytes, DType dtype, int to, int tag, Channel channel) noexcept {
+    return bytes <= MessageSlot::inline_bytes && unposted_ == 0 && put(from, bytes, dtype, to, tag, channel);
+  }
+  /// Whether the next message is there, fits and is `wanted(slot)`, and was received.
+  template <class Wanted>
+  bool receive_at_once(void* to, int from, int tag, Channel channel, MessageInfo& info, Wanted&& wanted) noexcept {
+    if (!waiting_.empty() || !active_.empty() || !late_.empty()) return false;
+    MessageSlot const* const slot = own_.ring.next();
+    if (slot == nullptr || own_.has_late() || slot->bytes > MessageSlot::inline_bytes ||
+        !fits(*slot, from, tag, channel) || !wanted(*slot))
+      return false;
+    copy_shared(to, slot->contents, slot->bytes);
+    info = info_of(*slot);
+    own_.ring.pop();
+    return true;
+  }
   /// Null when `from` may be used again.
   /// Errors     out_of_memory, where there has never been any for messages that do not fit a slot.
   Transfer* send(void const* from, std::int64_t bytes, DType dtype, int to, int tag, Channel channel) {
-    if (bytes <= MessageSlot::inline_bytes && unposted_ == 0 && put(from, bytes, dtype, to, tag, channel))
-      return nullptr;
+    if (send_at_once(from, bytes, dtype, to, tag, channel)) return nullptr;
     Transfer& transfer = make();
     transfer.sends = true;
     transfer.channel = channel;
@@ -75,18 +91,9 @@ class Messages {
   }
   /// Null when it has come: then `info` tells of it. A message that is longer than the buffer fills it.
   Transfer* receive(void* to, std::int64_t bytes, int from, int tag, Channel channel, MessageInfo& info) {
-    if (waiting_.empty() && active_.empty() && late_.empty()) {
-      MessageSlot const* const slot = own_.ring.next();
-      if (slot != nullptr && !own_.has_late() && fits(*slot, from, tag, channel) && slot->bytes <= bytes &&
-          slot->bytes <= MessageSlot::inline_bytes) {
-        copy_shared(to, slot->contents, slot->bytes);
-        info = info_of(*slot);
-        own_.ring.pop();
-        return nullptr;
-      }
-    } else if (Owner<Letter> letter = take(from, tag, channel)) {
-      return receive(std::move(letter), to, bytes);
-    }
+    if (receive_at_once(to, from, tag, channel, info, [&](MessageSlot const& slot) { return slot.bytes <= bytes; }))
+      return nullptr;
+    if (Owner<Letter> letter = take(from, tag, channel)) return receive(std::move(letter), to, bytes);
     Transfer& transfer = make();
     transfer.channel = channel;
     transfer.to = to;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <ctime>
 #include <span>
 #include <utility>
 #include <vector>
@@ -111,6 +112,83 @@ void matching(Comm& comm, Report& report) {
   Tensor<float> in(Shape{300'000});
   comm.send_recv(big, rank, in, rank, 1);
   expect_elements<float>(report, in, 300'000, "send_recv with oneself", [&](std::int64_t i) { return big.data()[i]; });
+}
+
+/// Blocking calls in every mixture: of messages that pass at once and of those that do not, behind receives that were
+/// started before, behind probes, out of order, and of senders that come late. Each leaves one record.
+template <class Comm>
+void blocking_messages(Comm& comm, Report& report) {
+  constexpr std::array<std::int64_t, 8> extents{0, 1, 8, 100, 4096, 8216, 8217, 20'000};
+  constexpr std::size_t eager = 4096;  // larger ones may wait for their receiver, who sends first too
+  int const rank = comm.rank();
+  int const ranks = comm.size();
+  int const next = (rank + 1) % ranks;
+  int const last = (rank + ranks - 1) % ranks;
+  std::uint64_t const before = comm.flight_recorder().operations();
+  std::uint64_t calls = 0;
+  std::uint64_t random = 1;
+  auto const draw = [&](std::uint64_t below) {  // the same on all ranks
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return (random >> 33) % below;
+  };
+  bool right = true, named = true;
+  for (int round = 0; round < 300; ++round) {
+    auto const count = static_cast<int>(1 + draw(3));
+    std::array<std::int64_t, 3> bytes{};
+    for (std::int64_t& n : bytes) n = extents[draw(extents.size())];
+    auto const value = [&](int source, int k) { return static_cast<std::byte>(round * 31 + k * 7 + source); };
+    bool const backwards = draw(2) != 0, early = draw(4) == 0, anything = draw(2) != 0;
+    bool const probed = draw(4) == 0 && (!early || count > 1);  // which would wait for what that receive takes
+    std::vector<std::byte> first(static_cast<std::size_t>(bytes[0]));
+    Request<TensorView<std::byte>> started;
+    if (early) started = comm.recv_async(first, last, 0);
+    if (round % 50 == 49 && rank == 0) {
+      timespec const pause{0, 1'000'000};
+      ::nanosleep(&pause, nullptr);
+    }
+    std::vector<std::vector<std::byte>> sent;
+    std::vector<Request<TensorView<std::byte const>>> sends;
+    for (int k = 0; k < count; ++k) {
+      sent.emplace_back(static_cast<std::size_t>(bytes[static_cast<std::size_t>(k)]), value(rank, k));
+      if (sent.back().size() > eager) sends.push_back(comm.send_async(sent.back(), next, k));
+      else comm.send(sent.back(), next, k);
+    }
+    if (probed) comm.probe(last);
+    for (int i = 0; i < count; ++i) {
+      int const k = backwards ? count - 1 - i : i;
+      std::vector<std::byte> got(static_cast<std::size_t>(bytes[static_cast<std::size_t>(k)]));
+      if (k == 0 && early) {
+        started.wait();
+        got = first;
+      } else {
+        bool const in_order = !backwards && anything;
+        MessageInfo const info = comm.recv(got, in_order ? any_source : last, in_order ? any_tag : k);
+        named = named && info.source == last && info.tag == k && info.bytes == std::int64_t(got.size());
+      }
+      for (std::byte const each : got) right = right && each == value(last, k);
+    }
+    for (auto& send : sends) send.wait();
+    calls += static_cast<std::uint64_t>(2 * count + (probed ? 1 : 0));
+    if (round % 20 == 19) comm.barrier(), ++calls;
+  }
+  report.expect(right, "every message has the contents that were sent");
+  report.expect(named, "every message is told of as it was sent");
+  report.expect(comm.flight_recorder().operations() - before == calls, "every call leaves one record");
+  bool closed = true;
+  for (FlightRecord const& record : comm.flight_recorder().records())
+    closed = closed && record.state == FlightRecord::State::completed && record.end >= record.begin;
+  report.expect(closed, "every record is of an operation that was completed");
+  // What is there is taken by no receive of another size or type.
+  std::array<std::int32_t, 2> two{rank, rank};
+  std::array<std::int32_t, 1> one{};
+  std::array<float, 2> floats{};
+  comm.send(two, next, 1);
+  expect_error(report, ErrorKind::shape, "with tag 1 has ", [&] { comm.recv(one, last, 1); });
+  comm.send(two, next, 2);
+  expect_error(report, ErrorKind::dtype, "holds int32, the buffer float32", [&] { comm.recv(floats, last, 2); });
+  comm.send(two, next, 3);
+  comm.recv(two, last, 3);
+  report.expect(two[0] == last && two[1] == last, "a receive goes on after one that was refused");
 }
 
 }  // namespace tutti::laws
