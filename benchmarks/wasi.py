@@ -6,8 +6,8 @@
   --tokens N      of an answer (default 128)
   --rounds N      passes in which both take turns (default 5); the median counts
 
-An answer by compute, and one token by token; the guests are train_gpt2_wasi and stream of examples/wasi. Their texts must be
-the native ones. Needs the Python package wasmtime in this interpreter, or `./tutti wasi` once.
+An answer by compute, and one token by token; the guests are train_gpt2_wasi and stream of examples/wasi, and one that prints its
+pieces in the end: what the runtime takes to print each is no cost of these calls. Their texts must be the native ones. Needs the Python package wasmtime in this interpreter, or `./tutti wasi` once.
 """
 import argparse
 import ctypes
@@ -109,7 +109,7 @@ def main():
             sys.exit("the Python package wasmtime is missing: pip install wasmtime, or run ./tutti wasi once")
         os.execv(python, [str(python), *sys.argv])
     library_path = BUILD / "subprojects/wasi-nn/libwasi_nn_llamacpp.so"
-    guests = [BUILD / "examples/wasi" / name for name in ("train_gpt2_wasi.wasm", "stream.wasm")]
+    guests = [BUILD / name for name in ("examples/wasi/train_gpt2_wasi.wasm", "benchmarks/wasi_pieces.wasm", "examples/wasi/stream.wasm")]
     targets = [str(path.relative_to(BUILD)) for path in (library_path, *guests)]
     subprocess.run(["ninja", "-C", str(BUILD), *targets], check=True, stdout=subprocess.DEVNULL)
     # Both guests write as many tokens: the settings of the model say what a guest leaves open.
@@ -123,10 +123,11 @@ def main():
     keep = ctypes.c_uint32(0)
     assert library.call("load_by_name", b"default", 7, ctypes.byref(keep)) == 0  # the model stays loaded
     print(f"{pathlib.Path(arguments.model).name}, {arguments.tokens} tokens, median of {arguments.rounds}\n")
-    print(f"{'':16}{'native':>12}{'guest':>12}   guest / native")
+    print(f"{'':26}{'native':>12}{'guest':>12}   guest / native")
     text = PROMPT.decode()
     cases = {"compute": (False, guests[0], ["--prompt", text, "--max-tokens", str(arguments.tokens), "--temperature", "0"]),
-             "compute_single": (True, guests[1], ["default", text])}
+             "compute_single": (True, guests[1], ["default", text]),
+             "compute_single, printing": (True, guests[2], ["default", text])}
     for name, (streaming, program, words) in cases.items():
         rates = {"native": [], "guest": []}
         for _ in range(arguments.rounds):
@@ -137,7 +138,7 @@ def main():
             if wanted not in printed:
                 sys.exit(f"{name}: the guest wrote another text:\n{printed!r}\n{wanted!r}")
         a, b = (statistics.median(rates[who]) for who in ("native", "guest"))
-        print(f"{name:16}{a:8.1f} /s {b:8.1f} /s{b / a:14.3f}")
+        print(f"{name:26}{a:8.1f} /s {b:8.1f} /s{b / a:14.3f}")
     library.close()
 
 

@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   tutti::train::add_decoding_flags(app, decoding,
                                    "tokens of the conversation; auto: as many as the model was made for and the memory "
                                    "holds; 0: at most 8192 of them");
-  tutti::train::add_number(app, "--tokens", most, "most tokens of an answer (negative: no bound)")
+  tutti::train::add_number(app, "--tokens,--max-tokens", most, "most tokens of an answer (negative: no bound)")
       ->capture_default_str();
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same answers");
   tutti::train::SpeculationFlags speculation_flags;

@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
                                    "the memory holds",
                                    "with --model: ");
   app.add_option("--prompt", prompt, "text to continue (default: the beginning of a document)");
-  tutti::train::add_setting(app, "--tokens", count, {1, std::int64_t{1} << 40}, "most tokens to write");
+  tutti::train::add_setting(app, "--tokens,--max-tokens", count, {1, std::int64_t{1} << 40}, "most tokens to write");
   tutti::train::add_sampling_flags(app, sampling, "the same seed gives the same text");
   tutti::train::SpeculationFlags speculation;
   tutti::train::add_speculation_flags(app, speculation, "with --model: ");

@@ -107,8 +107,8 @@ std::optional<int> parse(int argc, char** argv, Run& run) {
       if (flag == "--prompt") run.prompt = taken;
       else run.model = taken.value_or("");
     } else if (flag == "--max-tokens") {
-      what = "a whole number from 1 to 2147483647";
-      run.max_tokens = (taken = whole_number(*value, 1, 2147483647)).value_or("");
+      what = "a whole number from 1 to 16777216";
+      run.max_tokens = (taken = whole_number(*value, 1, 16777216)).value_or("");
     } else if (flag == "--temperature") {
       what = "a number from 0 on";
       run.temperature = (taken = decimal(*value)).value_or("");

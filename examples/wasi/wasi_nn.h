@@ -93,7 +93,7 @@ enum wasi_nn_input {
  */
 
 enum wasi_nn_output {
-  WASI_NN_OUTPUT_TEXT = 0,   /* u8: the text, or the last token's piece of it, which may end inside a character */
+  WASI_NN_OUTPUT_TEXT = 0,   /* u8: the text, or the next piece of it, of whole characters */
   WASI_NN_OUTPUT_USAGE = 1,  /* u8: JSON {"input_tokens": 5, "output_tokens": 20, ...} */
   WASI_NN_OUTPUT_STATUS = 2, /* u8: JSON; "error": what failed last, in words; "stop_reason": why the text ended */
   WASI_NN_OUTPUT_LOGITS = 3, /* f32 [vocabulary]: of the last position */

@@ -293,6 +293,38 @@ TEST_CASE("A full queue refuses, time-outs hold, and a failing session leaves th
   REQUIRE(backend.run(contexts[3], "Hello", answer, R"({"max_tokens": 3})") == 0);
 }
 
+TEST_CASE("An answer that never began is no success: its context was closed while it waited") {
+  World world;
+  Backend const backend(world.library, R"({"n_ctx": 512, "max_concurrent": 1, "temp": 0, "log_level": "none"})");
+  REQUIRE(backend.load("default") == 0);
+  std::uint32_t busy = 0, waits = 0, looks = 0;
+  REQUIRE(backend.open("busy", &busy) == 0);
+  REQUIRE(backend.open("waits", &waits) == 0);
+  REQUIRE(backend.open("looks", &looks) == 0);
+  int codes[2] = {-1, -1};
+  auto const ask = [&](std::uint32_t context, int& code) {
+    return std::thread([&backend, &code, context] {
+      std::string answer;
+      code = backend.run(context, "Hello", answer, R"({"max_tokens": 100000, "ignore_eos": true})");
+    });
+  };
+  auto const until = [&](char const* state) {
+    while (backend.output(looks, 2).find(state) == std::string::npos) std::this_thread::sleep_for(1ms);
+  };
+  std::thread first = ask(busy, codes[0]);
+  until("\"running\":1");
+  std::thread second = ask(waits, codes[1]);
+  until("\"waiting\":1");
+  REQUIRE(backend.close(waits) == 0);
+  second.join();
+  REQUIRE(codes[1] == 4);
+  REQUIRE(backend.close(busy) == 0);
+  first.join();
+  REQUIRE(codes[0] == 0);  // what was written until then is the answer
+  REQUIRE(backend.load(std::string("default\0x", 9)) == 1);
+  REQUIRE(backend.load(std::string("default\0", 8)) == 0);
+}
+
 TEST_CASE("A run that is refused leaves the conversation whole, and options without a session lead back to one's own") {
   World world;
   Backend const backend(world.library, R"({"n_ctx": 256, "temp": 0, "max_tokens": 8, "context_shifting": true,

@@ -3,6 +3,7 @@
 // Covers: <tutti/wasi_nn/failure.hpp> <tutti/wasi_nn/document_keys.hpp>
 #include "wasi_nn/support.hpp"
 
+#include <tutti/exec/processors.hpp>
 #include <tutti/wasi_nn/document.hpp>
 #include <tutti/wasi_nn/registry.hpp>
 #include <tutti/wasi_nn/rules.hpp>
@@ -228,6 +229,27 @@ TEST_CASE("Later levels win, and minus one keeps what was, where a run's documen
   REQUIRE(s.seed == 5);
   REQUIRE(s.max_tokens == 9);
   REQUIRE(s.stop == std::vector<std::string>{"b"});
+  // Of sampling and stopping alone, and what might have meant -1 is told.
+  Document::parse(R"({"mirostat":2,"priority":3,"presence_penalty":0.5})", Level::session).apply(s);
+  Document::parse(R"({"mirostat":-1,"priority":-1,"presence_penalty":-1})", Level::run, true).apply(s);
+  REQUIRE(s.sampling.mirostat.text() == "2");
+  REQUIRE(s.sampling.presence_penalty == 0.5);
+  REQUIRE(s.priority == -1);
+  REQUIRE(s.fitted.at("presence_penalty") == "presence_penalty is -1: as it was");
+  REQUIRE_THROWS_AS(Document::parse(R"({"mirostat":-1})", Level::run), Failure);
+}
+
+TEST_CASE("Whole numbers are taken to the last digit, and no more threads than there are processors") {
+  REQUIRE(settings_of(R"({"seed":9007199254740993})").seed == 9007199254740993);
+  REQUIRE(settings_of(R"({"seed":9223372036854775807})").seed == INT64_MAX);
+  REQUIRE(settings_of(R"({"seed":1e3})").seed == 1000);
+  REQUIRE(refused(R"({"seed":9223372036854775808})").find("must be a whole number") != std::string::npos);
+  REQUIRE(refused(R"({"seed":-2})").find("must be a whole number") != std::string::npos);
+  REQUIRE(refused(R"({"seed":0.5})").find("must be a whole number") != std::string::npos);
+  Settings s = settings_of(R"({"threads":1000})");
+  settle(s);
+  REQUIRE(s.threads == exec::available_processors());
+  REQUIRE(s.fitted.at("threads").starts_with("threads is 1000: "));
 }
 
 TEST_CASE("Every key of the table is read from a document under all of its names") {

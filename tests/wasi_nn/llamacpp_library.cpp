@@ -455,6 +455,10 @@ TEST_CASE("Conversations are cut, kept in the host's folder, and taken up again 
   REQUIRE(status(host, other)["notes"].dump().find("is of another model") != std::string::npos);
   REQUIRE(host.answer(other, "Three", "").size() > 0);
   REQUIRE(status(host, other)["cached_tokens"] == 0);
+  REQUIRE(status(host, other)["notes"].dump().find("is of another model") != std::string::npos);
+  std::filesystem::remove(folder / "kept/second.cache");
+  REQUIRE(host.set(other, 3, R"({"restore": "second"})") == 0);
+  REQUIRE(status(host, other)["notes"].dump().find("no cache was saved") != std::string::npos);
   std::filesystem::resize_file(folder / "kept/mine.session", 30);
   REQUIRE(host.set(execution, 3, R"({"restore": "mine"})") == 5);
   REQUIRE(status(host, execution)["error"].get<std::string>().find("damaged") != std::string::npos);
@@ -638,7 +642,15 @@ TEST_CASE("What a guest says stays within the host's limits; streams that nobody
   REQUIRE(host.load_by_name("default", R"({"threads": 3})", &graph) == 6);
   REQUIRE(host.load_by_name("default", R"({"max_concurrent": 8})", &graph) == 6);
   REQUIRE(host.load_by_name("default", R"({"priority": 1})", &graph) == 6);
-  REQUIRE(host.load_by_name("default", R"({"log_level": "none"})", &graph) == 6);
+  REQUIRE(host.load_by_name("default", R"({"log_level": "none", "logging": {"timestamps": false, "format": "json"}})",
+                            &graph) == 0);
+  REQUIRE(host.unload(graph) == 0);
+  REQUIRE(host.load_by_name("default", R"({"log_file": "elsewhere"})", &graph) == 6);  // of no folder for logs
+  REQUIRE(host.load_by_name("default", R"({"log_level": "debug"})", &graph) == 0);
+  REQUIRE(host.open(graph, &a) == 0);
+  REQUIRE(host.answer(a, "Hello").size() > 0);
+  REQUIRE(host.output(a, 2).find("the log is the host's") != std::string::npos);
+  REQUIRE(host.unload(graph) == 0);
   REQUIRE(host.load_by_name("default", R"({"enable-log": true, "enable-debug-log": true})", &graph) == 0);
   REQUIRE(host.unload(graph) == 0);
   REQUIRE(host.load_by_name("gone", &graph) == 103);

@@ -9,7 +9,7 @@
 ///     histogram.fence();                                       // all see all
 ///     use(histogram.part());
 ///
-/// Where the ranks share memory, put and get are copies and a fence is one small reduction. Elsewhere what was asked
+/// Where the ranks share memory, put and get are copies and a fence is one barrier. Elsewhere what was asked
 /// for travels at the fence, in one exchange, and a second one where elements were asked for.
 
 #include <tutti/comm/communicator.hpp>
@@ -48,16 +48,17 @@ class Window {
       throw Error(ErrorKind::shape, "window", concat(elements, " elements. Offer 0 or more"), where)
           .with_rank(comm_.rank());
     auto const sizes = comm_.all_gather(elements, where);
-    std::int64_t total = 0;
+    std::int64_t total = checked_multiply(comm_.size(), sizeof(Counts), where);
     for (std::int64_t const size : sizes) {
       sizes_.push_back(size);
       begins_.push_back(total);
       total = checked_add(total, (checked_multiply(size, sizeof(T), where) + 63) / 64 * 64, where);
     }
-    share(static_cast<std::size_t>(total > 0 ? total : 64), where);
+    share(static_cast<std::size_t>(total), where);
     if (!shared()) own_ = Tensor<T, Cpu>(Shape{elements});
     auto const mine = part();
     if (mine.size() != 0) std::memset(static_cast<void*>(mine.data()), 0, bytes_of(elements));
+    if (shared()) *counts(comm_.rank()) = {};
     requests_.resize(sizes_.size());
     replies_.resize(sizes_.size());
     comm_.barrier(where);  // nobody writes before all is zero
@@ -128,7 +129,7 @@ class Window {
     require_here("fence", where);
     std::int64_t asked[2] = {0, static_cast<std::int64_t>(answers_.size())};  // of all; for elements
     for (auto const& requests : requests_) asked[0] += static_cast<std::int64_t>(requests.size());
-    comm_.all_reduce(asked, max, where);  // every rank is here
+    meet(asked, where);
     if (asked[0] == 0) return;
     auto const received = exchange(requests_, where);
     for (int source = 0; source < received.blocks(); ++source) make(source, received.block(source).elements());
@@ -145,6 +146,10 @@ class Window {
     Operator op;
     std::int64_t at;
     std::int64_t count;
+  };
+  /// What a rank asks for at a fence, in front of the block; those of the fence before may still be read.
+  struct alignas(64) Counts {
+    std::int64_t asked[2][2];
   };
   struct Answer {
     T* to;
@@ -172,6 +177,22 @@ class Window {
       comm_.broadcast(made, 0, where);
       if (made.there && comm_.rank() != 0) block_ = backend.adopt(made.handle, bytes);
     }
+  }
+  Counts* counts(int rank) const noexcept { return static_cast<Counts*>(const_cast<void*>(block_.data())) + rank; }
+  /// Every rank is here, and has the largest of what they ask for.
+  void meet(std::int64_t (&asked)[2], Where where) {
+    if (!shared()) {
+      comm_.all_reduce(asked, max, where);
+      return;
+    }
+    std::size_t const turn = fences_++ % 2;
+    std::memcpy(counts(comm_.rank())->asked[turn], asked, sizeof asked);
+    comm_.barrier(where);
+    for (int rank = 0; rank < comm_.size(); ++rank)
+      for (int i = 0; i < 2; ++i) {
+        std::int64_t const theirs = counts(rank)->asked[turn][i];
+        if (theirs > asked[i]) asked[i] = theirs;
+      }
   }
   T* address(int rank) const noexcept {
     if (!shared()) return const_cast<T*>(own_.data());
@@ -283,6 +304,7 @@ class Window {
   List<std::int64_t> sizes_;   // of each rank's part
   List<std::int64_t> begins_;  // in the block, in bytes
   Storage<Cpu> block_;
+  std::uint64_t fences_ = 0;
   Tensor<T, Cpu> own_;
   List<List<std::byte>> requests_;  // for each rank, since the last fence
   List<List<std::byte>> replies_;

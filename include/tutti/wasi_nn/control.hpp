@@ -67,6 +67,7 @@ inline void restore_session(Graph const& graph, Session& session, std::string co
     } catch (Error const& error) {
       notes.push_back("restore: the text is read again: " + error.message());
     }
+  else if (!messages.empty()) notes.push_back("restore: the text is read again: no cache was saved with it");
   std::lock_guard const guard(session.mutex);
   session.messages = std::move(messages);
 }

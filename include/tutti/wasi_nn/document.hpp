@@ -48,9 +48,10 @@ class Document {
   static constexpr int deepest = 32;
 
   Document() = default;
-  /// Empty text says nothing. `minus_one_keeps`: numbers of -1 say nothing either, as run-time documents of the session
-  /// interface mean it. `in_force`: what a setting that this level may not say has already, and may be said again.
-  /// Errors: Failure, invalid_argument (too_large for more than 64 KiB), naming the key, its value and what it may be.
+  /// Empty text says nothing. `minus_one_keeps`: of sampling and stopping numbers of -1 say nothing either, as run-time
+  /// documents of the session interface mean it. `in_force`: what a setting that this level may not say has already,
+  /// and may be said again. Errors: Failure, invalid_argument (too_large for more than 64 KiB), naming the key, its
+  /// value and what it may be.
   static Document parse(std::string_view text, Level level, bool minus_one_keeps = false,
                         std::vector<Settings const*> in_force = {}) {
     using detail::refuse;
@@ -162,7 +163,8 @@ class Document {
   };
   struct Found {
     Row row{};
-    bool numeric = false;
+    bool keeps = false;  ///< by a number of -1, where that is meant so
+    bool told = false;   ///< which is noted, because the number may be -1 too
   };
 
   static void check_depth(std::string_view text) {
@@ -191,7 +193,11 @@ class Document {
     Settings settings;
     for_each_setting(settings, [&]<class T>(Row const& row, T&, auto const&, char const*) {
       if (!found && detail::any_name(row, [&](std::string_view one) { return one == name; }))
-        found = Found{row, std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>};
+        found = Found{
+            row,
+            (row.groups & (group::sampling | group::stopping)) != 0 &&
+                (std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> || requires(T t) { t.text(); }),
+            row.name == std::string_view("frequency_penalty") || row.name == std::string_view("presence_penalty")};
     });
     return found;
   }
@@ -276,7 +282,10 @@ class Document {
       detail::refuse("'" + path + "' is a setting of the " + names[static_cast<std::size_t>(found.row.last)] +
                      " and cannot be changed by a " + names[static_cast<std::size_t>(level)]);
     }
-    if (minus_one_keeps && found.numeric && value.is_number() && value.get<double>() == -1) return;
+    if (minus_one_keeps && found.keeps && value.is_number() && value.get<double>() == -1) {
+      if (found.told) notes_.push_back({found.row.name, path + " is -1: as it was"});
+      return;
+    }
     std::string_view const name = found.row.name;
     for (Entry& other : entries_) {
       if (other.name != name) continue;

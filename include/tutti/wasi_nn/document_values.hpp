@@ -77,10 +77,16 @@ void set(bool& to, May const&, Json const& value, std::string const& path, std::
 inline void set(std::int64_t& to, setting::Range<std::int64_t> const& may, Json const& given, std::string const& path,
                 std::string_view name) {
   Json const value = translated(name, given);
-  double const real = value.is_number() ? value.get<double>() : 0.5;
-  if (real != std::floor(real) || std::abs(real) > 9e15 || !may.holds(static_cast<std::int64_t>(real)))
-    refuse(path, given, "a whole number, " + may.text());
-  to = static_cast<std::int64_t>(real);
+  bool whole = value.is_number_integer() &&
+               !(value.is_number_unsigned() && std::cmp_greater(value.get<std::uint64_t>(), INT64_MAX));
+  std::int64_t number = whole ? value.get<std::int64_t>() : 0;
+  if (value.is_number_float()) {  // as 1e3, where every whole number has one
+    double const real = value.get<double>();
+    whole = real == std::floor(real) && std::abs(real) <= 9e15;
+    if (whole) number = static_cast<std::int64_t>(real);
+  }
+  if (!whole || !may.holds(number)) refuse(path, given, "a whole number, " + may.text());
+  to = number;
 }
 inline void set(double& to, setting::Range<double> const& may, Json const& given, std::string const& path,
                 std::string_view name) {

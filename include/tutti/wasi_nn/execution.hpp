@@ -55,7 +55,7 @@ class Execution {
   /// Errors: Failure, prompt_too_long for more than 64 bytes a token of the context.
   void set_prompt(std::string_view text) {
     Busy const busy(working_);
-    check_prompt(text);
+    check_prompt(*graph_->model, text);
     std::vector<data::ChatMessage> history;
     {
       std::lock_guard const guard(session_->mutex);
@@ -66,7 +66,7 @@ class Execution {
   /// Blocking: the answer to a prompt with settings of this run alone. Code: as of compute.
   std::pair<Code, std::string> run(std::string_view text, Document const& document) {
     Busy const busy(working_);
-    check_prompt(text);
+    check_prompt(*graph_->model, text);
     Settings s = settings(options_, document);
     Turn const turn(session_);
     std::vector<std::int32_t> ids = prompt_tokens(text, s);
@@ -113,7 +113,8 @@ class Execution {
   void with_session(F&& f) {
     Busy const busy(working_);
     Turn const turn(session_);
-    f(*graph_, *session_, notes_);
+    restored_.clear();
+    f(*graph_, *session_, restored_);
   }
 
   /// Blocking: the whole answer. Code: success, or context_full with the answer kept.
@@ -202,22 +203,10 @@ class Execution {
     return s;
   }
   void check(Settings const& s) const {
-    chat_of(s);
+    chat_of(*graph_->model, s);
     std::vector<std::string> notes;
     infer::Request const request = request_of(s, *graph_->model, {0}, {}, notes);
     if (!request.grammar.empty()) infer::Grammar const grammar(request.grammar);
-  }
-  std::optional<data::ChatTemplate> chat_of(Settings const& s) const {
-    if (s.chat_template == "none") return std::nullopt;
-    if (s.chat_template == "auto") return data::recognise_chat_template(graph_->model->chat_template());
-    return data::choose_chat_template({}, s.chat_template);
-  }
-  void check_prompt(std::string_view text) const {
-    if (text.empty()) throw Failure(Code::invalid_argument, "the prompt is empty");
-    auto const context = static_cast<std::size_t>(graph_->model->settings().n_ctx);
-    if (text.size() > 64 * context)
-      throw Failure(Code::prompt_too_long,
-                    concat("the prompt has ", text.size(), " bytes, and the context ", context, " tokens"));
   }
   void fits(std::size_t tokens) const {
     if (static_cast<std::int64_t>(tokens) > graph_->model->settings().n_ctx)
@@ -227,7 +216,7 @@ class Execution {
   /// As encode_conversation. Errors: Failure, prompt_too_long.
   std::vector<std::int32_t> tokens_of(std::string_view text, Settings const& s,
                                       std::vector<data::ChatMessage>& history) const {
-    std::vector<std::int32_t> ids = encode_conversation(*graph_->model, chat_of(s), text, s, history);
+    std::vector<std::int32_t> ids = encode_conversation(*graph_->model, chat_of(*graph_->model, s), text, s, history);
     fits(ids.size());
     return ids;
   }
@@ -262,7 +251,7 @@ class Execution {
   void begin(Settings s, std::vector<std::int32_t> ids, std::shared_ptr<Pieces> const& pieces) {
     notes_ = graph_->model->notes();
     done_.reset(), told_.clear();
-    chatting_ = !by_tokens_ && chat_of(s).has_value();
+    chatting_ = !by_tokens_ && chat_of(*graph_->model, s).has_value();
     infer::Request request;
     {
       std::lock_guard const guard(session_->mutex);
@@ -296,6 +285,10 @@ class Execution {
     generation_ = std::move(generation);
     error_.clear();
   }
+  bool is_closed() const {
+    std::lock_guard const guard(mutex_);
+    return closed_;
+  }
   std::shared_ptr<infer::Generation> under_way() const {
     std::lock_guard const guard(mutex_);
     return generation_;
@@ -327,6 +320,8 @@ class Execution {
       session_->messages.push_back(std::move(asked));
       session_->messages.push_back(std::move(answered));
     }
+    if (done_->reason == infer::StopReason::cancelled && done_->tokens.empty() && is_closed())
+      throw Failure(Code::runtime_error, "the context was closed before the answer began");
     if (done_->reason == infer::StopReason::context_full) return Code::context_full;
     if (done_->reason == infer::StopReason::time && done_->tokens.empty())
       throw Failure(Code::timeout, "the time was up before the answer began");
@@ -364,6 +359,7 @@ class Execution {
     json["device"] = graph_->device;
     json["queue"] = {{"waiting", service.waiting}, {"running", service.running}};
     json["notes"] = notes_;
+    for (std::string const& note : restored_) json["notes"].push_back(note);
     if (done_) {
       describe(*done_, graph_->model->tokenizer(), used_.n_probs, json);
       auto const taken = done_->prompt_tokens + static_cast<std::int64_t>(done_->tokens.size());
@@ -387,7 +383,7 @@ class Execution {
   bool by_tokens_ = false, chatting_ = false, streaming_ = false, closed_ = false;
   Settings used_;
   std::uint64_t seed_ = 0;
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_, restored_;  // of an answer; of the last control
   std::optional<infer::Completion> done_;
   std::optional<Code> stream_ended_;
   std::shared_ptr<Pieces> pieces_;

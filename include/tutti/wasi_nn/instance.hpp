@@ -81,9 +81,10 @@ class Instance {
                     concat("a model has one part or two (GGUF, ONNX or its name, settings), not ", parts.size()));
     if (parts[0].empty()) throw Failure(Code::invalid_argument, "the model is empty");
     std::string_view const text(reinterpret_cast<char const*>(parts[0].data()), parts[0].size());
-    std::string_view const config =
-        parts.size() == 2 ? std::string_view(reinterpret_cast<char const*>(parts[1].data()), parts[1].size())
-                          : std::string_view();
+    std::string config;  // a copy: guests have threads that write where they have let us read
+    if (parts.size() == 2)
+      config.assign(reinterpret_cast<char const*>(parts[1].data()),
+                    std::min(parts[1].size(), Document::most_bytes + 1));
     if (text.starts_with("GGUF") || io::begins_as_onnx(text)) {
       if (!registry_.takes_bytes())
         throw Failure(Code::security, "the host does not let guests bring models of their own");
@@ -93,7 +94,8 @@ class Instance {
                                            settings.max_memory_mb << 20, memory_advice));  // before it is copied
       infer::LoadedModel loaded = infer::load_model(parts[0], concat("model of backend ", number_));
       settings.use_mmap = false;
-      auto model = std::make_shared<Model>(std::move(loaded), settings, chosen.gpu, log_);
+      auto model = std::make_shared<Model>(std::make_shared<infer::LoadedModel const>(std::move(loaded)), settings,
+                                           chosen.gpu, log_);
       return add(std::move(model), std::move(settings), chosen);
     }
     if (std::string const what = io::foreign_model(text); !what.empty())
@@ -110,7 +112,7 @@ class Instance {
                  encoding < formats.size() ? concat(" (the call says ", formats[encoding], ")") : std::string(),
                  ". Convert it to GGUF with ./tutti convert"));
     }
-    return load_by_name(text.starts_with("preload:") ? text.substr(8) : text, config, device);
+    return load_by_name(std::string(text.starts_with("preload:") ? text.substr(8) : text), config, device);
   }
   /// Errors: Failure, model_not_found among others.
   std::uint32_t load_by_name(std::string_view name, std::string_view config, Device device = Device::automatic) {
@@ -228,9 +230,9 @@ class Instance {
     Settings settings = settings_;
     Document::parse(registered, Level::model).apply(settings);
     Document document = Document::parse(config, Level::model);
-    if (!flavour_.trusted && document.leave_log().says("log_"))
-      throw Failure(Code::security, "the log is the host's: say log settings in the registry");
+    if (!flavour_.trusted) document.leave_log();
     document.apply(settings);
+    if (!flavour_.trusted) hold_log(settings, settings_);
     if (device != Device::automatic) settings.device = device;
     registry_.limits().limit(settings);
     settle(settings);
@@ -256,7 +258,7 @@ class Instance {
       throw Failure(Code::too_large, concat(most, " models are loaded, as many as the host allows. Unload some"));
     std::map<std::uint32_t, std::shared_ptr<Graph const>> loaded{{handle(), graph}};
     while (graphs_.count(loaded.begin()->first) != 0) loaded = {{handle(), graph}};
-    if (flavour_.trusted) log_->configure(log_options(graph->settings, registry_.log_file(graph->settings.log_file)));
+    log_->configure(log_options(graph->settings, registry_.log_file(graph->settings.log_file)));
     (*log_)(LogLevel::info, "model '" + graph->settings.name + "': " + graph->device);
     // Nothing fails any more. Sessions are the instance's: what the model loaded last says of them holds.
     max_sessions_ = graph->settings.max_sessions, idle_timeout_ms_ = graph->settings.idle_timeout_ms;

@@ -42,10 +42,11 @@ class Model {
  public:
   /// Beside whatever is there already. `on_gpu`: n_gpu_layers of them on the GPU, as choose_device has found.
   /// Errors: Failure, Error (io, format, out_of_memory; of the GPU).
-  Model(infer::LoadedModel loaded, Settings const& settings, bool on_gpu, std::shared_ptr<Log> const& log)
-      : log_(log), loaded_(std::move(loaded)), settings_(settings) {
+  Model(std::shared_ptr<infer::LoadedModel const> loaded, Settings const& settings, bool on_gpu,
+        std::shared_ptr<Log> const& log)
+      : log_(log), loaded_(std::move(loaded)), model_(loaded_->model), settings_(settings) {
     nn::change_rotation(
-        loaded_.model,
+        model_,
         {.base = settings_.rope_freq_base,
          .scale = settings_.rope_freq_scale,
          .kind = settings_.rope_scaling_type == RopeScaling::unspecified ? "" : settings_.rope_scaling_type.text(),
@@ -64,32 +65,31 @@ class Model {
       (*log_)(LogLevel::warn,
               concat("models and caches take ", MemoryBudget::in_use() >> 20, " of ", settings_.max_memory_mb, " MB"));
     try {
-      service_.emplace(*pool_, loaded_.model, loaded_.tokenizer, fitted.options);
+      service_.emplace(*pool_, model_, loaded_->tokenizer, fitted.options);
     } catch (Error const& error) {
       if (!gpu_ || settings_.device != Device::automatic || error.kind() != ErrorKind::invalid_argument) throw;
       note("n_gpu_layers: all layers run on the processors: " + error.message());  // its kernels do not take them
       gpu_.reset();
       fitted.options.decoder.device = nullptr;
       fitted.options.decoder.tiles = false;  // for which no memory was set aside
-      service_.emplace(*pool_, loaded_.model, loaded_.tokenizer, fitted.options);
+      service_.emplace(*pool_, model_, loaded_->tokenizer, fitted.options);
     }
     if (settings_.use_mlock) lock_weights(service_->decoder().computed());
-    pieces_ = infer::token_pieces(loaded_.tokenizer);
-    (*log_)(
-        LogLevel::info,
-        concat("model '", settings_.name, "'", settings_.description.empty() ? "" : " (" + settings_.description + ")",
-               ": ", loaded_.model.layers(), " layers, ", settings_.max_concurrent, " answers at once of ",
-               settings_.n_ctx, " tokens each, ", pool_->context().threads(), " threads"));
+    pieces_ = infer::token_pieces(loaded_->tokenizer);
+    (*log_)(LogLevel::info, concat("model '", settings_.name, "'",
+                                   settings_.description.empty() ? "" : " (" + settings_.description + ")", ": ",
+                                   model_.layers(), " layers, ", settings_.max_concurrent, " answers at once of ",
+                                   settings_.n_ctx, " tokens each, ", pool_->context().threads(), " threads"));
   }
   Model(Model const&) = delete;
   Model& operator=(Model const&) = delete;
 
   /// As they were made to fit.
   Settings const& settings() const noexcept { return settings_; }
-  data::Tokenizer const& tokenizer() const noexcept { return loaded_.tokenizer; }
+  data::Tokenizer const& tokenizer() const noexcept { return loaded_->tokenizer; }
   infer::Service& service() noexcept { return *service_; }
   std::vector<std::string> const& pieces() const noexcept { return pieces_; }
-  std::string const& chat_template() const noexcept { return loaded_.chat_template; }
+  std::string const& chat_template() const noexcept { return loaded_->chat_template; }
   std::vector<std::string> const& notes() const noexcept { return notes_; }
   /// "22 of 22 layers and the head on CUDA device 0", or nothing.
   std::string gpu() const {
@@ -105,10 +105,10 @@ class Model {
   std::optional<std::int32_t> token(std::string const& text) const {
     std::int64_t number = 0;
     if (setting::parse(text, number)) {
-      if (number < 0 || number >= loaded_.tokenizer.vocabulary()) return std::nullopt;
+      if (number < 0 || number >= loaded_->tokenizer.vocabulary()) return std::nullopt;
       return static_cast<std::int32_t>(number);
     }
-    if (auto const special = loaded_.tokenizer.special(text)) return special;
+    if (auto const special = loaded_->tokenizer.special(text)) return special;
     auto const found = std::find(pieces_.begin(), pieces_.end(), text);
     if (text.empty() || found == pieces_.end()) return std::nullopt;
     return static_cast<std::int32_t>(found - pieces_.begin());
@@ -122,18 +122,18 @@ class Model {
   /// Sizes that are not said are chosen.
   infer::FittedService fit() {
     Settings& s = settings_;
-    std::int64_t const most = loaded_.model.max_tokens();
-    if (s.n_ctx > most && loaded_.model.learned_positions())
+    std::int64_t const most = model_.max_tokens();
+    if (s.n_ctx > most && model_.learned_positions())
       throw Failure(Code::invalid_argument,
                     concat("n_ctx is ", s.n_ctx, ", and the model has learned ", most, " positions"));
     if (s.numa != Numa::disabled) note("numa: the system's own placement of memory is kept");
     infer::FitOptions how;
     how.most_bytes = s.max_memory_mb << 20;
     how.threads = pool_->context().threads();
-    how.beside = {.weights = loaded_.model.bytes(), .mapped = s.use_mmap};
+    how.beside = {.weights = model_.bytes(), .mapped = s.use_mmap};
     how.usual_batch = s.batch_tokens;
     how.advice = memory_advice;
-    infer::FittedService fitted = infer::fit_service(loaded_.model, service_options(), how);
+    infer::FittedService fitted = infer::fit_service(model_, service_options(), how);
     for (std::string const& text : fitted.notes) note(text);
     s.n_ctx = fitted.options.decoder.capacity;
     if (s.n_batch == 0) s.n_batch = fitted.options.prompt_chunk;
@@ -183,7 +183,8 @@ class Model {
   }
 
   std::shared_ptr<Log> log_;
-  infer::LoadedModel loaded_;
+  std::shared_ptr<infer::LoadedModel const> loaded_;
+  nn::StoredModel model_;  // its weights, with the rotation that the settings ask for
   Settings settings_;
   std::vector<std::string> notes_;
   MemoryBudget::Part memory_;
@@ -193,7 +194,7 @@ class Model {
   std::optional<infer::Service> service_;  // last: its thread uses all the others
 };
 
-/// Models of this process by file and settings: weights are shared by all instances. Thread-safe.
+/// Models of this process by file and settings; weights are shared by all of one file. Thread-safe.
 class ModelCache {
  public:
   /// Errors: those of Model.
@@ -204,6 +205,7 @@ class ModelCache {
     std::string key = concat(path, on_gpu ? "|gpu" : "|cpu");
     if (known)
       key += concat("|", facts.st_size, "|", facts.st_mtim.tv_sec, ".", facts.st_mtim.tv_nsec, "|", facts.st_ino);
+    std::string const file = key + (settings.use_mmap ? "|mapped" : "|read");
     Settings copy = settings;
     for_each_setting(copy, [&]<class T>(Row const& row, T const& value, auto const&, char const*) {
       std::string_view const one(row.name);
@@ -217,11 +219,16 @@ class ModelCache {
     std::lock_guard const guard(mutex());  // two who ask at once do not load twice
     std::weak_ptr<Model>& place = models()[key];
     if (auto model = place.lock()) return model;
-    auto model = std::make_shared<Model>(
-        infer::load_model_file(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read), settings, on_gpu,
-        log);
+    std::shared_ptr<infer::LoadedModel const> loaded = files()[file].lock();
+    if (!loaded) {
+      loaded = std::make_shared<infer::LoadedModel const>(
+          infer::load_model_file(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read));
+      files()[file] = loaded;
+    }
+    auto model = std::make_shared<Model>(std::move(loaded), settings, on_gpu, log);
     if (!on_gpu || !model->gpu().empty()) place = model;  // else the GPU may have room when the next one asks
     std::erase_if(models(), [](auto const& one) { return one.second.expired(); });
+    std::erase_if(files(), [](auto const& one) { return one.second.expired(); });
     return model;
   }
 
@@ -229,6 +236,10 @@ class ModelCache {
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
+  }
+  static std::map<std::string, std::weak_ptr<infer::LoadedModel const>>& files() {
+    static std::map<std::string, std::weak_ptr<infer::LoadedModel const>> all;
+    return all;
   }
   static std::map<std::string, std::weak_ptr<Model>>& models() {
     static std::map<std::string, std::weak_ptr<Model>> all;

@@ -3,6 +3,7 @@
 /// @file
 /// What settings must be to one another, and the request that they make of a prompt.
 
+#include <tutti/exec/processors.hpp>
 #include <tutti/infer/json_schema.hpp>
 #include <tutti/wasi_nn/failure.hpp>
 #include <tutti/wasi_nn/model.hpp>
@@ -22,6 +23,11 @@ namespace tutti::wasi_nn {
 /// Errors: Failure, invalid_argument.
 inline void settle(Settings& s) {
   auto const refuse = [](std::string const& why) { throw Failure(Code::invalid_argument, why); };
+  // More would wait for one another.
+  if (std::int64_t const most = s.threads > 1 ? exec::available_processors() : 1; s.threads > most) {
+    s.fitted["threads"] = concat("threads is ", s.threads, ": ", most, ", the processors that there are");
+    s.threads = most;
+  }
   if (s.queue_reject_threshold == 0) s.queue_reject_threshold = s.queue_size;
   if (s.queue_warning_threshold == 0)
     s.queue_warning_threshold = std::min(std::max<std::int64_t>(1, s.queue_size * 4 / 5), s.queue_reject_threshold);
@@ -42,6 +48,17 @@ inline void settle(Settings& s) {
       refuse("'" + text.substr(0, 40) + "' is in required_tokens and in forbidden_tokens");
   if (s.max_inference_time_ms > 0 && s.min_timeout_ms > s.max_inference_time_ms)
     refuse("min_timeout_ms is larger than max_inference_time_ms");
+}
+
+/// A guest's settings log no more than the host's.
+inline void hold_log(Settings& guest, Settings const& host) {
+  auto const least = [](Settings const& s) {
+    return s.log_debug ? LogLevel::debug : static_cast<LogLevel>(s.log_level);
+  };
+  if (least(guest) >= least(host)) return;
+  guest.log_level = host.log_level, guest.log_debug = host.log_debug;
+  guest.fitted["log_level"] =
+      concat("log_level is ", host.log_level.text(), ": the log is the host's, which asks for no more");
 }
 
 /// How long the answers of a session took.

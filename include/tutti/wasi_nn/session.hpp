@@ -50,7 +50,13 @@ inline std::vector<std::int32_t> encode_conversation(Model const& model, std::op
                                                      std::string_view text, Settings const& s,
                                                      std::vector<data::ChatMessage>& history) {
   data::Tokenizer const& tokenizer = model.tokenizer();
-  if (!chat) return tokenizer.encode_complete(text);
+  if (!chat) {
+    auto ids = tokenizer.encode_complete(text);
+    // Of bytes that the vocabulary has not: what stands in front of any text, or behind one.
+    if (auto const begin = tokenizer.roles().begin; ids.empty() && begin) ids.push_back(*begin);
+    if (auto const ends = infer::end_tokens(tokenizer); ids.empty() && !ends.empty()) ids.push_back(ends.front());
+    return ids;
+  }
   auto most = static_cast<std::size_t>(model.settings().n_ctx);
   for (;;) {
     std::vector<data::ChatMessage> messages = history;
@@ -62,6 +68,21 @@ inline std::vector<std::int32_t> encode_conversation(Model const& model, std::op
     std::size_t const gone = std::min(history.size(), std::max<std::size_t>(1, history.size() / 8) * 2);
     history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(gone));
   }
+}
+
+/// Errors: Failure, invalid_argument (empty), prompt_too_long for more than 64 bytes a token of the context.
+inline void check_prompt(Model const& model, std::string_view text) {
+  if (text.empty()) throw Failure(Code::invalid_argument, "the prompt is empty");
+  auto const context = static_cast<std::size_t>(model.settings().n_ctx);
+  if (text.size() > 64 * context)
+    throw Failure(Code::prompt_too_long,
+                  concat("the prompt has ", text.size(), " bytes, and the context ", context, " tokens"));
+}
+/// The template of a conversation; none where prompts go in as they are.
+inline std::optional<data::ChatTemplate> chat_of(Model const& model, Settings const& s) {
+  if (s.chat_template == "none") return std::nullopt;
+  if (s.chat_template == "auto") return data::recognise_chat_template(model.chat_template());
+  return data::choose_chat_template({}, s.chat_template);
 }
 
 /// The right to answer in a session.

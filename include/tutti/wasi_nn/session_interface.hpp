@@ -154,7 +154,10 @@ inline int load_by_name(void* context, char const* name, std::uint32_t name_size
                         std::uint32_t size, std::uint32_t* graph) noexcept {
   return call(context, "load_by_name", [&](Host& host) {
     not_null(name, "the name");
-    std::uint32_t const loaded = host.instance->load_by_name(text_of(name, name_size), text_of(settings, size));
+    std::string_view const called = text_of(name, name_size);
+    for (std::size_t i = called.size(); i < name_size && i < 4096; ++i)  // one may end it, and more may fill its room
+      if (name[i] != 0) throw Failure(Code::invalid_argument, "a model's name has a zero byte in it");
+    std::uint32_t const loaded = host.instance->load_by_name(called, text_of(settings, size));
     if (graph != nullptr) *graph = loaded;
     return Code::success;
   });

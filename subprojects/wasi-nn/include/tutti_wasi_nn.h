@@ -20,7 +20,7 @@ extern "C" {
 enum {
   TUTTI_WASI_NN_SUCCESS = 0,
   TUTTI_WASI_NN_INVALID_ARGUMENT = 1,
-  TUTTI_WASI_NN_INVALID_ENCODING = 2, /* no GGUF */
+  TUTTI_WASI_NN_INVALID_ENCODING = 2, /* neither GGUF nor ONNX of tutti */
   TUTTI_WASI_NN_BUSY = 4,             /* the queue is full, or another call is at work */
   TUTTI_WASI_NN_RUNTIME_ERROR = 5,
   TUTTI_WASI_NN_UNSUPPORTED_OPERATION = 6,
@@ -58,14 +58,14 @@ int init_backend(void **context);
 /* Ends it and whatever runs in it. When it returns, none of its threads is left. */
 int deinit_backend(void *context);
 
-/* Loads a model: part 0 is the bytes of a GGUF file, or its registered name ("preload:" may stand in front); part 1,
- * where there is one, is settings in JSON. Any encoding is taken; targets are 0 (processor) and 3 (any:
- * output 2 says what was found and chosen). */
+/* Loads a model: part 0 is the bytes of a GGUF file, of an ONNX file that tutti wrote, or its registered name
+ * ("preload:" may stand in front); part 1, where there is one, is settings in JSON. Any encoding is taken; targets are
+ * 0 (processor), 1 (GPU: an error where none is found) and 3 (any: output 2 says what was found and chosen). */
 int load(void *context, tutti_wasi_nn_parts *parts, int encoding, int target, uint32_t *graph);
 /* Loads a registered model. Texts need no zero byte at their end. */
-int load_by_name(void *context, const char *name, uint32_t name_size, uint32_t *graph);
-int load_by_name_with_config(void *context, const char *name, uint32_t name_size, const char *config,
-                             uint32_t config_size, uint32_t *graph);
+int load_by_name(void* context, char const* name, uint32_t name_size, uint32_t* graph);
+int load_by_name_with_config(void* context, char const* name, uint32_t name_size, char const* config,
+                             uint32_t config_size, uint32_t* graph);
 /* A context of its own session. */
 int init_execution_context(void *context, uint32_t graph, uint32_t *execution);
 /* Inputs: 0 the prompt, 1 options in JSON that hold until they are set again, 2 tokens (i32) in place of a prompt,

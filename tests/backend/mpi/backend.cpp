@@ -523,7 +523,8 @@ TEST_CASE("ranks that outnumber the node's processors yield at once instead of s
     CPU_ZERO(&mask);
     CPU_SET(processors[static_cast<std::size_t>(rank) % count], &mask);
     bool const bound = ::sched_setaffinity(0, sizeof(mask), &mask) == 0;
-    Mpi const backend(MPI_COMM_WORLD);
+    Mpi backend(MPI_COMM_WORLD);
+    Mpi const alone = backend.split(rank, 0, {});
     Mpi const stubborn(MPI_COMM_WORLD, {.wait = mpi::Wait::spin});
     ::sched_setaffinity(0, sizeof(before), &before);
     int together = std::min(size, static_cast<int>(count));
@@ -531,6 +532,7 @@ TEST_CASE("ranks that outnumber the node's processors yield at once instead of s
     CHECK(bound);
     CHECK(backend.local_processors() == together);
     CHECK((backend.wait_policy().spins == 0) == (size > together));
+    CHECK(alone.wait_policy().spins == backend.wait_policy().spins);  // the others are there all the same
     CHECK(stubborn.wait_policy().spins > 0);  // who asks for it gets it
   }
 }

@@ -362,6 +362,7 @@ class Mpi {
   int local_rank_ = 0;
   int local_size_ = 1;
   int local_processors_ = 1;
+  bool crowded_ = false;  // its node, as far as this communicator and those that it comes from know
   exec::WaitPolicy policy_;
   unsigned looks_ = 0;
   std::unique_ptr<mpi::NodeMemory> shared_;

@@ -27,7 +27,8 @@ inline void Mpi::begin(Shared<mpi::Segment> segment) {
     else hierarchy_ = mpi::Hierarchy::create(handles_->internal, nodes, std::move(segment), config_);
   }
   if (!shared_ && size_ > 1) notices_ = std::make_unique<mpi::Notices>(handles_->internal, rank_, size_);
-  policy_ = config_.wait->on(local_size_, local_processors_);
+  crowded_ = crowded_ || local_size_ > local_processors_;
+  policy_ = config_.wait->on(crowded_);
   if (shared_ && config_.check_level != comm::CheckLevel::off) mail_ = shared_->open_messages();
   comm::CheckLevel const level = mail_ ? comm::CheckLevel::off : check_level();
   library_ = {handles_->user, handles_->internal, count_limit_, policy_, level == comm::CheckLevel::full,
@@ -39,6 +40,7 @@ inline Mpi Mpi::split(int color, int key, List<int> const&) {
   check(MPI_Comm_split(handles_->user, color, key, &child.handles_->user), "MPI_Comm_split");
   child.job_ = job_;
   child.threads_ = threads_;
+  child.crowded_ = crowded_;  // by ranks that are not in it
   child.begin(shared_ ? shared_->segment() : hierarchy_ ? hierarchy_->segment() : Shared<mpi::Segment>());
   return child;
 }

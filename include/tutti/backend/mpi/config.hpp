@@ -43,10 +43,8 @@ struct Wait {
   bool automatic = true;
   exec::WaitPolicy policy{.spins = 200, .yields = 50'000, .sleep_ns = 50'000};
 
-  /// The policy on a node with so many ranks and processors for them.
-  exec::WaitPolicy on(int ranks, int processors) const noexcept {
-    return automatic && ranks > processors ? sleep : policy;
-  }
+  /// The policy on a node. `crowded`: it has more ranks than processors for them.
+  exec::WaitPolicy on(bool crowded) const noexcept { return automatic && crowded ? sleep : policy; }
 };
 
 /// Size of a buffer that collectives pass through.
