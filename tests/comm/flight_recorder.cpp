@@ -82,6 +82,27 @@ TEST_CASE("an operation is started, then completed or failed, once") {
   CHECK(recorder.records()[2].state == State::completed);
 }
 
+TEST_CASE("a message that is over is recorded at one moment, and an operation may end at one that has passed") {
+  FlightRecorder recorder({});
+  recorder.record(What::send, 8, 3, 7, std::source_location::current());
+  std::int64_t const moment = FlightRecorder::ticks_now();
+  auto const ticket = recorder.begin(What::recv, 8, 3, 7, std::source_location::current(), moment);
+  recorder.complete_at(ticket, moment);
+  recorder.complete(ticket);
+  auto const records = recorder.records();
+  REQUIRE(records.size() == 2);
+  for (FlightRecord const& record : records) {
+    CHECK(record.state == State::completed);
+    CHECK(record.begin == record.end);
+    CHECK(record.peer == 3);
+    CHECK(record.tag == 7);
+    CHECK(record.bytes() == 8);
+  }
+  CHECK(records[0].what == What::send);
+  CHECK(records[1].what == What::recv);
+  CHECK(records[1].number == 1);
+}
+
 TEST_CASE("the end of an operation that is no longer kept changes no other") {
   FlightRecorder recorder({}, 4);
   auto const old = recorder.begin(call_of(0), 0);

@@ -164,7 +164,7 @@ class Document {
   struct Found {
     Row row{};
     bool keeps = false;  ///< by a number of -1, where that is meant so
-    bool told = false;   ///< which is noted, because the number may be -1 too
+    bool told = false;  ///< which is noted, because the number may be -1 too
   };
 
   static void check_depth(std::string_view text) {
