@@ -6,8 +6,9 @@
   --tokens N      of an answer (default 128)
   --rounds N      passes in which both take turns (default 5); the median counts
 
-An answer by compute, and one token by token; the guests are train_gpt2_wasi and stream of examples/wasi, and one that prints its
-pieces in the end: what the runtime takes to print each is no cost of these calls. Their texts must be the native ones. Needs the Python package wasmtime in this interpreter, or `./tutti wasi` once.
+An answer by compute, and one token by token; the guests are train_gpt2_wasi and stream of examples/wasi, and one that
+prints its pieces in the end: what the runtime takes to print each is no cost of these calls. Their texts must be the
+native ones. Needs the Python package wasmtime in this interpreter, or `./tutti wasi` once.
 """
 import argparse
 import ctypes

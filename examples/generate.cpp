@@ -85,8 +85,7 @@ void run_decoder(ModelRun const& run, tutti::infer::SamplerOptions const& sampli
   auto prompt = before;
   for (std::int32_t const token : before.empty() ? tokenizer.encode_complete(run.prompt) : tokenizer.encode(run.prompt))
     prompt.push_back(token);
-  if (prompt.empty() && tokenizer.roles().begin) prompt.push_back(*tokenizer.roles().begin);
-  if (prompt.empty() && !ends.empty()) prompt.push_back(ends.front());
+  tutti::infer::begin_text(prompt, tokenizer);
   if (prompt.empty())
     throw tutti::Error(tutti::ErrorKind::configuration, "generate",
                        "the model has no token that begins a text. Give a --prompt");

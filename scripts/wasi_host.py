@@ -45,11 +45,10 @@ class Tensor(ctypes.Structure):
 
 
 class Memory:
-    """The guest's memory during one call: it may move between calls, and not within one. `known`: the guest's export where
-    it was found before; finding it costs as much as a whole call."""
+    """The guest's memory during one call: it may move between calls, and not within one."""
 
-    def __init__(self, caller, known=None):
-        memory = known if known is not None else caller.get("memory")
+    def __init__(self, caller):
+        memory = caller.get("memory")
         if not hasattr(memory, "data_len"):
             raise Refused
         self.size = memory.data_len(caller)
@@ -169,16 +168,15 @@ class Library:
     def get_output_single(self, memory, *arguments):
         return self.output("get_output_single", memory, *arguments)
 
-    def import_named(self, name, found):
-        """The function that the guest calls: (caller, arguments) to an error code. `found`: a list for its memory, once it
-        was instantiated."""
+    def import_named(self, name):
+        """The function that the guest calls: (caller, arguments) to an error code."""
         with_memory = getattr(self, name, None)
 
         def enter(caller, *arguments):
             # Pointers and handles are unsigned.
             arguments = [argument & 0xFFFFFFFF for argument in arguments]
             try:
-                return with_memory(Memory(caller, *found), *arguments) if with_memory else self.call(name, *arguments)
+                return with_memory(Memory(caller), *arguments) if with_memory else self.call(name, *arguments)
             except (Refused, MemoryError):
                 return INVALID_ARGUMENT
         return enter
@@ -243,16 +241,14 @@ def run(library, guest_variables, folders, guest, arguments):
     store.set_wasi(wasi)
     linker.define_wasi()
     i32 = wasmtime.ValType.i32()
-    found = []
     for name, count in IMPORTS.items():
-        linker.define_func(MODULE, name, wasmtime.FuncType([i32] * count, [i32]), library.import_named(name, found),
+        linker.define_func(MODULE, name, wasmtime.FuncType([i32] * count, [i32]), library.import_named(name),
                            access_caller=True)
     try:
         exports = linker.instantiate(store, module).exports(store)
         start = exports.get("_start")
         if not isinstance(start, wasmtime.Func) or not isinstance(exports.get("memory"), wasmtime.Memory):
             fail(f"{guest} is no program: it does not export _start and a memory of its own")
-        found.append(exports.get("memory"))
         start(store)
     except wasmtime.ExitTrap as end:
         return end.code

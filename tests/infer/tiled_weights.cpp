@@ -71,34 +71,34 @@ TEST_CASE("A model in tiles has other bytes of the same matrices, and the file's
     }
 }
 
-TEST_CASE("Decoders of the same weights share their copy, which goes with the last of them") {
+TEST_CASE("Decoders that are told of the same copy share it, and it goes with the last of them") {
   if (!this_processor_tiles()) {
     std::fputs("SKIPPED: this processor has no products with tiles\n", stderr);
     return;
   }
   test::ScratchFolder const folder;
-  LoadedModel const loaded = load(folder, "llama", BlockType::q4_0), other = load(folder, "llama", BlockType::q4_0);
-  exec::Context context({.threads = 2});
+  LoadedModel const loaded = load(folder, "llama", BlockType::q4_0);
   nn::StoredModel const turned = loaded.model;
+  exec::Context context({.threads = 2});
+  std::weak_ptr<graph::Memory> copy;
   auto const first_tile = [](nn::StoredModel const& model) {
     return std::find_if(model.tensors.begin(), model.tensors.end(), [](auto const& one) { return one.tiled; })->data;
   };
-  std::byte const* at = nullptr;
   {
-    auto one = std::make_unique<Decoder>(context, loaded.model, DecoderOptions{.capacity = 16});
-    Decoder const two(context, turned, {.capacity = 32}), apart(context, other.model, {.capacity = 16});
-    at = first_tile(one->computed());
+    auto one = std::make_unique<Decoder>(context, loaded.model, DecoderOptions{.capacity = 16, .shared_tiles = &copy});
+    std::byte const* const at = first_tile(one->computed());
+    Decoder const two(context, turned, {.capacity = 32, .shared_tiles = &copy});
+    Decoder apart(context, loaded.model, {.capacity = 16});
     CHECK(first_tile(two.computed()) == at);
     CHECK(first_tile(apart.computed()) != at);
     one.reset();
     std::vector<NewToken> const tokens = {{.token = 5, .wanted = true}};
-    Decoder three(context, loaded.model, {.capacity = 16}), four(context, other.model, {.capacity = 16});
+    Decoder three(context, loaded.model, {.capacity = 16, .shared_tiles = &copy});
     CHECK(first_tile(three.computed()) == at);
-    auto const a = three.append(tokens), b = four.append(tokens);
+    auto const a = three.append(tokens), b = apart.append(tokens);
     CHECK(std::equal(a.begin(), a.end(), b.begin(), b.end()));
   }
-  infer::detail::TiledCopies& copies = infer::detail::TiledCopies::of_process();
-  CHECK(std::all_of(copies.of.begin(), copies.of.end(), [](auto const& one) { return one.second.expired(); }));
+  CHECK(copy.expired());
 }
 
 TEST_CASE("Answers from tiles are near those from rows, and prompts among others are what they are alone") {

@@ -237,8 +237,7 @@ class Answer {
     if (wanted == "none") {
       if (!messages.empty()) refuse("messages need a chat_template other than none");
       auto ids = tokenizer.encode_complete(prompt);
-      if (ids.empty() && tokenizer.roles().begin) ids.push_back(*tokenizer.roles().begin);
-      if (ids.empty() && tokenizer.roles().end) ids.push_back(*tokenizer.roles().end);
+      tutti::infer::begin_text(ids, tokenizer);
       return ids;
     }
     if (!prompt.empty() || messages.empty()) messages.push_back({"user", std::string(prompt)});

@@ -33,6 +33,8 @@ struct DecoderOptions {
   /// Weights are copied into the order in which this processor multiplies them fastest, where it has one and no device
   /// has layers: tiled_bytes of memory more.
   bool tiles = true;
+  /// Of decoders of the same memory, made one at a time, that share this copy; null: one of its own.
+  std::weak_ptr<graph::Memory>* shared_tiles = nullptr;
   LayerDevice* device = nullptr;  ///< has some of the layers, with their caches. Outlives the decoder
   DeviceShare device_share{};     ///< which of them
 
@@ -81,7 +83,7 @@ class Decoder {
     if (options_.device != nullptr && options_.tensor != nullptr)
       refuse("ranks that share a model have all of its layers on processors. Give a device or a port");
     options_.batch = row_counts(options_.batch).back();
-    if (options_.copies_tiles()) computed_ = tiled_model(context_, model);
+    if (options_.copies_tiles()) computed_ = tiled_model(context_, model, options_.shared_tiles);
     else computed_ = model;
     add_stored(state_, computed_);
     if (options_.device != nullptr)

@@ -86,6 +86,13 @@ inline std::vector<std::int32_t> end_tokens(data::Tokenizer const& tokenizer) {
   return ends;
 }
 
+/// A prompt without a token begins with what stands in front of any text, or behind one, where the vocabulary has it.
+inline void begin_text(std::vector<std::int32_t>& prompt, data::Tokenizer const& tokenizer) {
+  if (!prompt.empty()) return;
+  if (auto const begin = tokenizer.roles().begin) return prompt.push_back(*begin);
+  if (auto const ends = end_tokens(tokenizer); !ends.empty()) prompt.push_back(ends.front());
+}
+
 /// The bytes of every token, empty for one that is no text: what grammars and DRY read.
 inline std::vector<std::string> token_pieces(data::Tokenizer const& tokenizer) {
   std::vector<std::string> pieces;

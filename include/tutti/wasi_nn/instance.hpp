@@ -92,18 +92,18 @@ class Instance {
       ChosenDevice const chosen = choose_device(settings.device, settings.n_gpu_layers);
       static_cast<void>(MemoryBudget::take({.weights = static_cast<std::int64_t>(text.size())},
                                            settings.max_memory_mb << 20, memory_advice));  // before it is copied
-      infer::LoadedModel loaded = infer::load_model(parts[0], concat("model of backend ", number_));
+      auto loaded = std::make_shared<ModelFile>(infer::load_model(parts[0], concat("model of backend ", number_)));
       settings.use_mmap = false;
-      auto model = std::make_shared<Model>(std::make_shared<infer::LoadedModel const>(std::move(loaded)), settings,
-                                           chosen.gpu, log_);
+      auto model = std::make_shared<Model>(std::move(loaded), settings, chosen.gpu, log_);
       return add(std::move(model), std::move(settings), chosen);
     }
     if (std::string const what = io::foreign_model(text); !what.empty())
       throw Failure(Code::invalid_encoding, io::foreign_model_sentence("the guest's model", what));
-    bool const name = text.size() <= 4096 && std::all_of(text.begin(), text.end(), [](char c) {
-                        return static_cast<unsigned char>(c) >= ' ' && c != '\x7f';
-                      });
-    if (!name) {
+    std::string name(text.substr(0, 4097));  // a copy too
+    bool const is_name = name.size() <= 4096 && std::all_of(name.begin(), name.end(), [](char c) {
+                           return static_cast<unsigned char>(c) >= ' ' && c != '\x7f';
+                         });
+    if (!is_name) {
       static constexpr std::array<char const*, 5> formats = {"OpenVINO", "ONNX", "TensorFlow", "PyTorch",
                                                              "TensorFlow Lite"};
       throw Failure(
@@ -112,7 +112,8 @@ class Instance {
                  encoding < formats.size() ? concat(" (the call says ", formats[encoding], ")") : std::string(),
                  ". Convert it to GGUF with ./tutti convert"));
     }
-    return load_by_name(std::string(text.starts_with("preload:") ? text.substr(8) : text), config, device);
+    if (name.starts_with("preload:")) name.erase(0, 8);
+    return load_by_name(name, config, device);
   }
   /// Errors: Failure, model_not_found among others.
   std::uint32_t load_by_name(std::string_view name, std::string_view config, Device device = Device::automatic) {

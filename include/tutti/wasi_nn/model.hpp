@@ -37,14 +37,20 @@ using infer::MemoryBudget, infer::MemoryNeed;
 inline constexpr char memory_advice[] =
     "Lower n_ctx, n_batch or max_concurrent, or set cache_type_k and cache_type_v to f16 or q8_0";
 
+/// What models have together that differ in their settings alone.
+struct ModelFile {
+  infer::LoadedModel loaded;
+  std::weak_ptr<graph::Memory> tiles;  ///< DecoderOptions::shared_tiles
+};
+
 /// Ready to answer. Thread-safe.
 class Model {
  public:
-  /// Beside whatever is there already. `on_gpu`: n_gpu_layers of them on the GPU, as choose_device has found.
+  /// Beside whatever is there already; of one file one at a time. `on_gpu`: n_gpu_layers of them on the GPU, as
+  /// choose_device has found.
   /// Errors: Failure, Error (io, format, out_of_memory; of the GPU).
-  Model(std::shared_ptr<infer::LoadedModel const> loaded, Settings const& settings, bool on_gpu,
-        std::shared_ptr<Log> const& log)
-      : log_(log), loaded_(std::move(loaded)), model_(loaded_->model), settings_(settings) {
+  Model(std::shared_ptr<ModelFile> file, Settings const& settings, bool on_gpu, std::shared_ptr<Log> const& log)
+      : log_(log), file_(std::move(file)), model_(file_->loaded.model), settings_(settings) {
     nn::change_rotation(
         model_,
         {.base = settings_.rope_freq_base,
@@ -65,17 +71,17 @@ class Model {
       (*log_)(LogLevel::warn,
               concat("models and caches take ", MemoryBudget::in_use() >> 20, " of ", settings_.max_memory_mb, " MB"));
     try {
-      service_.emplace(*pool_, model_, loaded_->tokenizer, fitted.options);
+      service_.emplace(*pool_, model_, file_->loaded.tokenizer, fitted.options);
     } catch (Error const& error) {
       if (!gpu_ || settings_.device != Device::automatic || error.kind() != ErrorKind::invalid_argument) throw;
       note("n_gpu_layers: all layers run on the processors: " + error.message());  // its kernels do not take them
       gpu_.reset();
       fitted.options.decoder.device = nullptr;
       fitted.options.decoder.tiles = false;  // for which no memory was set aside
-      service_.emplace(*pool_, model_, loaded_->tokenizer, fitted.options);
+      service_.emplace(*pool_, model_, file_->loaded.tokenizer, fitted.options);
     }
     if (settings_.use_mlock) lock_weights(service_->decoder().computed());
-    pieces_ = infer::token_pieces(loaded_->tokenizer);
+    pieces_ = infer::token_pieces(file_->loaded.tokenizer);
     (*log_)(LogLevel::info, concat("model '", settings_.name, "'",
                                    settings_.description.empty() ? "" : " (" + settings_.description + ")", ": ",
                                    model_.layers(), " layers, ", settings_.max_concurrent, " answers at once of ",
@@ -86,10 +92,10 @@ class Model {
 
   /// As they were made to fit.
   Settings const& settings() const noexcept { return settings_; }
-  data::Tokenizer const& tokenizer() const noexcept { return loaded_->tokenizer; }
+  data::Tokenizer const& tokenizer() const noexcept { return file_->loaded.tokenizer; }
   infer::Service& service() noexcept { return *service_; }
   std::vector<std::string> const& pieces() const noexcept { return pieces_; }
-  std::string const& chat_template() const noexcept { return loaded_->chat_template; }
+  std::string const& chat_template() const noexcept { return file_->loaded.chat_template; }
   std::vector<std::string> const& notes() const noexcept { return notes_; }
   /// "22 of 22 layers and the head on CUDA device 0", or nothing.
   std::string gpu() const {
@@ -105,10 +111,10 @@ class Model {
   std::optional<std::int32_t> token(std::string const& text) const {
     std::int64_t number = 0;
     if (setting::parse(text, number)) {
-      if (number < 0 || number >= loaded_->tokenizer.vocabulary()) return std::nullopt;
+      if (number < 0 || number >= file_->loaded.tokenizer.vocabulary()) return std::nullopt;
       return static_cast<std::int32_t>(number);
     }
-    if (auto const special = loaded_->tokenizer.special(text)) return special;
+    if (auto const special = file_->loaded.tokenizer.special(text)) return special;
     auto const found = std::find(pieces_.begin(), pieces_.end(), text);
     if (text.empty() || found == pieces_.end()) return std::nullopt;
     return static_cast<std::int32_t>(found - pieces_.begin());
@@ -159,6 +165,7 @@ class Model {
     o.decoder.slots = s.max_concurrent;
     o.decoder.capacity = s.n_ctx;
     o.decoder.cache = infer::block_type(s.cache_type_k);
+    o.decoder.shared_tiles = &file_->tiles;
     o.decoder.device = gpu_.get();
     o.decoder.device_share.count = s.n_gpu_layers;
     o.prompt_chunk = s.n_batch == 0 ? 0 : std::min(s.n_batch, s.batch_tokens);
@@ -183,7 +190,7 @@ class Model {
   }
 
   std::shared_ptr<Log> log_;
-  std::shared_ptr<infer::LoadedModel const> loaded_;
+  std::shared_ptr<ModelFile> file_;
   nn::StoredModel model_;  // its weights, with the rotation that the settings ask for
   Settings settings_;
   std::vector<std::string> notes_;
@@ -202,10 +209,10 @@ class ModelCache {
                                     std::shared_ptr<Log> const& log) {
     struct stat facts {};
     bool const known = ::stat(path.c_str(), &facts) == 0;
-    std::string key = concat(path, on_gpu ? "|gpu" : "|cpu");
+    std::string file = concat(path, settings.use_mmap ? "|mapped" : "|read");
     if (known)
-      key += concat("|", facts.st_size, "|", facts.st_mtim.tv_sec, ".", facts.st_mtim.tv_nsec, "|", facts.st_ino);
-    std::string const file = key + (settings.use_mmap ? "|mapped" : "|read");
+      file += concat("|", facts.st_size, "|", facts.st_mtim.tv_sec, ".", facts.st_mtim.tv_nsec, "|", facts.st_ino);
+    std::string key = file + (on_gpu ? "|gpu" : "|cpu");
     Settings copy = settings;
     for_each_setting(copy, [&]<class T>(Row const& row, T const& value, auto const&, char const*) {
       std::string_view const one(row.name);
@@ -219,9 +226,9 @@ class ModelCache {
     std::lock_guard const guard(mutex());  // two who ask at once do not load twice
     std::weak_ptr<Model>& place = models()[key];
     if (auto model = place.lock()) return model;
-    std::shared_ptr<infer::LoadedModel const> loaded = files()[file].lock();
+    std::shared_ptr<ModelFile> loaded = files()[file].lock();
     if (!loaded) {
-      loaded = std::make_shared<infer::LoadedModel const>(
+      loaded = std::make_shared<ModelFile>(
           infer::load_model_file(path, settings.use_mmap ? io::Loading::mapped : io::Loading::read));
       files()[file] = loaded;
     }
@@ -237,8 +244,8 @@ class ModelCache {
     static std::mutex one;
     return one;
   }
-  static std::map<std::string, std::weak_ptr<infer::LoadedModel const>>& files() {
-    static std::map<std::string, std::weak_ptr<infer::LoadedModel const>> all;
+  static std::map<std::string, std::weak_ptr<ModelFile>>& files() {
+    static std::map<std::string, std::weak_ptr<ModelFile>> all;
     return all;
   }
   static std::map<std::string, std::weak_ptr<Model>>& models() {

@@ -52,9 +52,7 @@ inline std::vector<std::int32_t> encode_conversation(Model const& model, std::op
   data::Tokenizer const& tokenizer = model.tokenizer();
   if (!chat) {
     auto ids = tokenizer.encode_complete(text);
-    // Of bytes that the vocabulary has not: what stands in front of any text, or behind one.
-    if (auto const begin = tokenizer.roles().begin; ids.empty() && begin) ids.push_back(*begin);
-    if (auto const ends = infer::end_tokens(tokenizer); ids.empty() && !ends.empty()) ids.push_back(ends.front());
+    infer::begin_text(ids, tokenizer);  // where the vocabulary has none of its bytes
     return ids;
   }
   auto most = static_cast<std::size_t>(model.settings().n_ctx);

@@ -63,9 +63,9 @@ int deinit_backend(void *context);
  * 0 (processor), 1 (GPU: an error where none is found) and 3 (any: output 2 says what was found and chosen). */
 int load(void *context, tutti_wasi_nn_parts *parts, int encoding, int target, uint32_t *graph);
 /* Loads a registered model. Texts need no zero byte at their end. */
-int load_by_name(void* context, char const* name, uint32_t name_size, uint32_t* graph);
-int load_by_name_with_config(void* context, char const* name, uint32_t name_size, char const* config,
-                             uint32_t config_size, uint32_t* graph);
+int load_by_name(void *context, const char *name, uint32_t name_size, uint32_t *graph);
+int load_by_name_with_config(void *context, const char *name, uint32_t name_size, const char *config,
+                             uint32_t config_size, uint32_t *graph);
 /* A context of its own session. */
 int init_execution_context(void *context, uint32_t graph, uint32_t *execution);
 /* Inputs: 0 the prompt, 1 options in JSON that hold until they are set again, 2 tokens (i32) in place of a prompt,
