@@ -28,23 +28,42 @@ from trainer_runs import add_arguments, build, fail, prepare_text  # noqa: E402
 LEFT_OUT = 3
 
 # What was trained on what, in which layout, and the tokens a second that were published. The first of a cluster sets its efficiency.
+# GB of a GPU, and where it is said GB/s between nodes, go into the cluster's description.
 MPT = "llm-foundry, scripts/train/benchmarking/README.md"
 MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), table 1"
+TORCHTITAN = "torchtitan at 0413364, docs/performance.md: {} tokens/s a GPU, {}"
+FMS = "IBM's fms-fsdp, README: {} tokens/s a GPU, {}, 400 Gbit/s a node"
 MPT_7B = "--layers 32 --channels 4096 --heads 32 --vocabulary 50368 --sequence 2048"
+LLAMA_7B = "--architecture llama --layers 32 --channels 4096 --heads 32 --hidden 11008 --untied --vocabulary 32000"
+LLAMA_70B = "--architecture llama --layers 80 --channels 8192 --heads 64 --kv-heads 8 --hidden 28672 --untied --recompute block"
 PUBLISHED = [
-    ("MPT-7B, 8 A100 40 GB", "a100", 40, f"{MPT_7B} --batch 12 --recompute block", "d=8,zero=3,micro=4", 29436, MPT),
-    ("MPT-7B, 64 A100 40 GB", "a100", 40, f"{MPT_7B} --batch 18 --recompute block", "d=64,zero=3", 234614, MPT),
-    ("MPT-7B, 128 A100 40 GB", "a100", 40, f"{MPT_7B} --batch 18 --recompute block", "d=128,zero=3", 463749, MPT),
-    ("MPT-70B, 128 A100 40 GB", "a100", 40, "--layers 80 --channels 8192 --heads 64 --vocabulary 50368 --sequence 2048 --batch 4 "
-     "--recompute block", "d=128,zero=3", 48194, MPT),
-    ("GPT 39.1B, 512 A100 80 GB", "a100", 80, "--layers 48 --channels 8192 --heads 64 --vocabulary 51200 --sequence 2048 --batch 2 "
-     "--recompute block", "d=32,t=8,p=2,micro=24", ("megatron", 48, 8192, 1536, 512, 138), MEGATRON),
-    ("GPT 76.1B, 1,024 A100 80 GB", "a100", 80, "--layers 60 --channels 10240 --heads 80 --vocabulary 51200 --sequence 2048 --batch 2 "
-     "--recompute block", "d=32,t=8,p=4,micro=28", ("megatron", 60, 10240, 1792, 1024, 140), MEGATRON),
-    ("LLaMA-7B, 64 A100 80 GB", "a100", 80, "--architecture llama --layers 32 --channels 4096 --heads 32 --hidden 11008 --untied --vocabulary "
-     "32000 --sequence 2048 --batch 4", "d=64,zero=3", 64 * 1e12 / (82432 * 3600), "Touvron et al. 2023 (arXiv 2302.13971): 82,432 GPU hours, 1.0T tokens"),
-    ("MPT-7B, 8 H100", "h100", 80, f"{MPT_7B} --batch 6", "d=8,zero=3", 85144, MPT),
-    ("GPT-2 1.5B, 8 H100", "h100", 80, "--model d48 --sequence 1024 --batch 16", "d=8,zero=1,micro=8", 1048576 / 2.80,
+    ("MPT-7B, 8 A100 40 GB", "a100", {"memory": 40}, f"{MPT_7B} --batch 12 --recompute block", "d=8,zero=3,micro=4", 29436, MPT),
+    ("MPT-7B, 64 A100 40 GB", "a100", {"memory": 40}, f"{MPT_7B} --batch 18 --recompute block", "d=64,zero=3", 234614, MPT),
+    ("MPT-7B, 128 A100 40 GB", "a100", {"memory": 40}, f"{MPT_7B} --batch 18 --recompute block", "d=128,zero=3", 463749, MPT),
+    ("MPT-70B, 128 A100 40 GB", "a100", {"memory": 40}, "--layers 80 --channels 8192 --heads 64 --vocabulary 50368 --sequence 2048 "
+     "--batch 4 --recompute block", "d=128,zero=3", 48194, MPT),
+    ("GPT 39.1B, 512 A100 80 GB", "a100", {"memory": 80}, "--layers 48 --channels 8192 --heads 64 --vocabulary 51200 --sequence 2048 "
+     "--batch 2 --recompute block", "d=32,t=8,p=2,micro=24", ("megatron", 48, 8192, 1536, 512, 138), MEGATRON),
+    ("GPT 76.1B, 1,024 A100 80 GB", "a100", {"memory": 80}, "--layers 60 --channels 10240 --heads 80 --vocabulary 51200 --sequence 2048 "
+     "--batch 2 --recompute block", "d=32,t=8,p=4,micro=28", ("megatron", 60, 10240, 1792, 1024, 140), MEGATRON),
+    ("Llama 3 8B, 64 A100 80 GB", "a100", {"memory": 80}, "--architecture llama --layers 32 --channels 4096 --heads 32 --kv-heads 8 "
+     "--hidden 14336 --untied --vocabulary 128256 --sequence 8192 --batch 1 --recompute pointwise", "d=64,zero=3", 64 * 2973,
+     TORCHTITAN.format("2,973", "selective recomputation")),
+    ("Llama 3 70B, 64 A100 80 GB", "a100", {"memory": 80}, f"{LLAMA_70B} --vocabulary 128256 --sequence 8192 --batch 1", "d=64,zero=3",
+     64 * 331, TORCHTITAN.format("331", "full recomputation")),
+    ("Llama 2 13B, 64 A100 80 GB", "a100", {"memory": 80}, "--architecture llama --layers 40 --channels 5120 --heads 40 --hidden 13824 "
+     "--untied --vocabulary 32000 --sequence 4096 --batch 2", "d=64,zero=3", 64 * 2162, TORCHTITAN.format("2,162", "no recomputation")),
+    ("Llama 2 70B, 64 A100 80 GB", "a100", {"memory": 80}, f"{LLAMA_70B} --vocabulary 32000 --sequence 4096 --batch 2", "d=64,zero=3",
+     64 * 353, TORCHTITAN.format("353", "full recomputation")),
+    ("Llama 2 7B, 128 A100 80 GB", "a100", {"memory": 80, "between": 50}, f"{LLAMA_7B} --sequence 4096 --batch 2", "d=128,zero=3",
+     128 * 3700, FMS.format("3,700", "no recomputation")),
+    ("Llama 2 34B, 128 A100 80 GB", "a100", {"memory": 80, "between": 50}, "--architecture llama --layers 48 --channels 8192 --heads 64 "
+     "--kv-heads 8 --hidden 22016 --untied --vocabulary 32000 --sequence 4096 --batch 2 --recompute block", "d=128,zero=3", 128 * 700,
+     FMS.format("700", "full recomputation")),
+    ("LLaMA-7B, taken as 64 A100 80 GB", "a100", {"memory": 80}, f"{LLAMA_7B} --sequence 2048 --batch 4", "d=64,zero=3",
+     64 * 1e12 / (82432 * 3600), "Touvron et al. 2023 (arXiv 2302.13971): 82,432 GPU hours, 1.0T tokens"),
+    ("MPT-7B, 8 H100", "h100", {"memory": 80}, f"{MPT_7B} --batch 6", "d=8,zero=3", 85144, MPT),
+    ("GPT-2 1.5B, 8 H100", "h100", {"memory": 80}, "--model d48 --sequence 1024 --batch 16", "d=8,zero=1,micro=8", 1048576 / 2.80,
      "llm.c, scripts/run_gpt2_1558M.sh: 2.80 s for 1,048,576 tokens"),
 ]
 
@@ -61,15 +80,17 @@ def published_tokens(value, sequence=2048, vocabulary=51200):
 def published(args):
     efficiency = {}
     print("| run | layout | published, tokens/s | planned | | source |\n| --- | --- | --- | --- | --- | --- |")
-    for name, cluster, memory, words, layout, said, source in PUBLISHED:
+    for name, cluster, machine_said, words, layout, said, source in PUBLISHED:
         description = json.loads((ROOT / "examples" / "clusters" / f"{cluster}.json").read_text())
         ranks = 1
         for part in layout.split(","):
             ranks *= int(part.split("=")[1]) if part[0] in "dtp" and part[1] == "=" else 1
         description["nodes"] = max(1, ranks // 8)
-        description["device"]["memory_gbyte"] = memory
-        if (cluster, memory) == ("a100", 40):
+        description["device"]["memory_gbyte"] = machine_said["memory"]
+        if (cluster, machine_said["memory"]) == ("a100", 40):
             description["device"]["memory_gbyte_s"] = 1555
+        if "between" in machine_said:
+            description["between"]["gbyte_s"] = machine_said["between"]
 
         def plan(share):
             description["device"]["efficiency"] = share

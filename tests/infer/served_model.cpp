@@ -175,8 +175,17 @@ TEST_CASE("A model takes another's place while requests are on their way; later 
   REQUIRE(new_answer != old_answer);
   for (auto const& generation : flying) REQUIRE(generation->wait().text == old_answer);
   REQUIRE(MemoryBudget::in_use() > used);  // both are there
+  ServiceStatus const both = models.status();
+  REQUIRE(both.finished == 8);
+  REQUIRE(both.tokens == 8 * 20);
   flying.clear(), asked.clear();
-  REQUIRE(MemoryBudget::in_use() == used);  // the old one is gone
+  REQUIRE(MemoryBudget::in_use() == used);  // the old one is gone, and what it has counted is not
+  ServiceStatus const after = models.status();
+  REQUIRE(after.finished == 8);
+  REQUIRE(after.tokens == 8 * 20);
+  REQUIRE(after.begun == 8);
+  REQUIRE(after.busy_seconds == both.busy_seconds);
+  REQUIRE(after.cache_tokens == both.cache_tokens / 2);
 
   // What fails leaves the one that answers in its place.
   REQUIRE_ERROR(models.swap([&]() -> std::shared_ptr<ServedModel> {

@@ -129,6 +129,14 @@ template <class B>
 concept KnowsWhereabouts = requires(B const& b) {
   { b.whereabouts(0) } -> std::same_as<std::string>;
 };
+/// `sleeper()`: null, or what lets this rank sleep until another one has news for it, which it does where waits sleep:
+/// prepare_sleep(), for the numbers that sleep(number, ns) takes when a look has found nothing, and stay_awake() else.
+template <class B>
+concept WakesSleepers = requires(B& b) {
+  { b.sleeper()->prepare_sleep() } noexcept -> std::same_as<std::uint32_t>;
+  { b.sleeper()->sleep(std::uint32_t{}, std::int64_t{}) } noexcept;
+  { b.sleeper()->stay_awake() } noexcept;
+};
 /// `waits(begins)`: this rank begins, or ends, to do nothing but wait.
 template <class B>
 concept HearsOfWaits = requires(B& b) { b.waits(true); };

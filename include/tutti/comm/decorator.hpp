@@ -149,6 +149,7 @@ class Decorator {
   {
     inner_.withdraw(operation);
   }
+  auto* sleeper() noexcept requires WakesSleepers<B> { return inner_.sleeper(); }
   void waits(bool begins) noexcept
     requires HearsOfWaits<B>
   {

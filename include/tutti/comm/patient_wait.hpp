@@ -45,9 +45,7 @@ class PatientWait {
     std::int64_t const end = begin + nanoseconds(deadline);
     bool told_all = false;
     for (unsigned steps = 0;; ++steps) {
-      backoff.step();
-      core_.progress();
-      if (job_.poll()) return;
+      if (wait_a_moment(backoff)) return;
       if ((steps & 15u) == 15u || backoff.should_sleep()) core_.family_->move_others_on(core_);
       if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
       std::int64_t const now = exec::now_ns();
@@ -72,6 +70,28 @@ class PatientWait {
   }
 
  private:
+  /// Whether the job is done then.
+  bool wait_a_moment(exec::Backoff& backoff) {
+    if constexpr (WakesSleepers<decltype(C::backend)>) {
+      if (auto* const sleeper = backoff.should_sleep() ? core_.backend.sleeper() : nullptr) {
+        std::uint32_t const prepared = sleeper->prepare_sleep();
+        bool done = false;
+        try {
+          core_.progress();
+          done = job_.poll();
+        } catch (...) {
+          sleeper->stay_awake();
+          throw;
+        }
+        if (done) sleeper->stay_awake();
+        else sleeper->sleep(prepared, 10 * backoff.sleep_ns());  // most of what is waited for wakes this rank
+        return done;
+      }
+    }
+    backoff.step();
+    core_.progress();
+    return job_.poll();
+  }
   std::string seen_from_elsewhere() const {
     return concat(job_.operation(), " at ", place(where_), job_.wanted(), " on another communicator (",
                   core_.flight_recorder.identity().communicator, ")");

@@ -19,6 +19,9 @@
 
 namespace tutti::exec {
 
+/// Who sleeps on a word: threads of this process, or of any that has it in its memory.
+enum class FutexScope : unsigned char { process, processes };
+
 #if TUTTI_WASM
 
 class Thread {
@@ -26,8 +29,9 @@ class Thread {
   int start(void* (*)(void*), void*) noexcept { return ENOTSUP; }
   void join() noexcept {}
 };
-inline void futex_wait(std::atomic<std::uint32_t>&, std::uint32_t, std::int64_t = -1) noexcept {}
-inline void futex_wake_all(std::atomic<std::uint32_t>&) noexcept {}
+inline void futex_wait(std::atomic<std::uint32_t>&, std::uint32_t, std::int64_t = -1,
+                       FutexScope = FutexScope::process) noexcept {}
+inline void futex_wake_all(std::atomic<std::uint32_t>&, FutexScope = FutexScope::process) noexcept {}
 
 #else
 
@@ -45,14 +49,16 @@ class Thread {
 };
 
 /// Sleeps while `word` holds `expected`, at most `timeout_ns` (negative: without bound). May return early.
-inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
-                       std::int64_t timeout_ns = -1) noexcept {
+inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t timeout_ns = -1,
+                       FutexScope scope = FutexScope::process) noexcept {
   timespec const limit{static_cast<time_t>(timeout_ns / 1'000'000'000), static_cast<long>(timeout_ns % 1'000'000'000)};
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
-            timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word),
+            scope == FutexScope::process ? FUTEX_WAIT_PRIVATE : FUTEX_WAIT, expected, timeout_ns < 0 ? nullptr : &limit,
+            nullptr, 0);
 }
-inline void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+inline void futex_wake_all(std::atomic<std::uint32_t>& word, FutexScope scope = FutexScope::process) noexcept {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word),
+            scope == FutexScope::process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 #endif

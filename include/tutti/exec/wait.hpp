@@ -39,6 +39,7 @@ class Backoff {
   explicit Backoff(WaitPolicy policy) noexcept : policy_(policy) {}
   /// Where the wait has got to, so that a caller with a futex can sleep on that instead.
   bool should_sleep() const noexcept { return count_ >= policy_.spins + policy_.yields; }
+  std::int64_t sleep_ns() const noexcept { return policy_.sleep_ns; }
   void step() noexcept {
     if (count_ < policy_.spins) {
       relax();

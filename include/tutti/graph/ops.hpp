@@ -4,6 +4,7 @@
 /// The vocabulary of model functions: operators and primitives on handles. graph/op.hpp says what each computes;
 /// functions of elements stand in graph/op/. Integers wrap modulo 2^bits.
 
+#include <tutti/graph/infer_types.hpp>
 #include <tutti/graph/op/table.hpp>
 
 #include <algorithm>
@@ -159,5 +160,11 @@ constexpr Var dot_general(Var a, Var b, List<std::int64_t> contract_a, List<std:
   return detail::dot_general_of(DType::float32, a, b, std::move(contract_a), std::move(contract_b), std::move(batch_a),
                                 std::move(batch_b), where);
 }
+
+namespace detail {
+// Builder::emit stands before the definition of what it calls. Clang evaluates only those function templates in
+// constant expressions that are named again behind their definition.
+inline constexpr auto* inferred_here = &infer<Draft>;
+}  // namespace detail
 
 }  // namespace tutti::graph

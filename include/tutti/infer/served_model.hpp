@@ -83,7 +83,7 @@ class ServedModel {
 /// began with, which ends when the last of them lets go of it. Thread-safe.
 class HotModel {
  public:
-  explicit HotModel(std::shared_ptr<ServedModel> first) : now_(std::move(first)) {}
+  explicit HotModel(std::shared_ptr<ServedModel> first) : now_(counted(std::move(first))) {}
 
   std::shared_ptr<ServedModel> get() const {
     std::lock_guard const guard(mutex_);
@@ -93,12 +93,42 @@ class HotModel {
   /// while others go on to get the old one. Errors: those of load, and the old one stays.
   void swap(std::function<std::shared_ptr<ServedModel>()> const& load) {
     std::lock_guard const one(loading_);
-    std::shared_ptr<ServedModel> next = load();
+    std::shared_ptr<ServedModel> next = counted(load());
     std::lock_guard const guard(mutex_);
     now_.swap(next);
   }
+  /// Of all models that there have been, each answer once; what a cache can hold is that of the models that are there.
+  ServiceStatus status() const {
+    std::lock_guard const guard(models_->mutex);
+    ServiceStatus sum = models_->ended;
+    for (ServedModel* const model : models_->there) sum += model->service().status();
+    return sum;
+  }
 
  private:
+  struct Models {
+    std::mutex mutex;
+    std::vector<ServedModel*> there;  // the one that answers, and those that still finish requests
+    ServiceStatus ended;              // counts of the others
+  };
+  /// The same model, which leaves its counts here before it ends.
+  std::shared_ptr<ServedModel> counted(std::shared_ptr<ServedModel> model) const {
+    ServedModel* const there = model.get();
+    {
+      std::lock_guard const guard(models_->mutex);
+      models_->there.push_back(there);
+    }
+    return {there, [models = models_, held = std::move(model)](ServedModel* one) mutable {
+              {
+                std::lock_guard const guard(models->mutex);
+                std::erase(models->there, one);
+                models->ended.add_ended(one->service().status());
+              }
+              held.reset();
+            }};
+  }
+
+  std::shared_ptr<Models> models_ = std::make_shared<Models>();
   std::mutex loading_;
   mutable std::mutex mutex_;
   std::shared_ptr<ServedModel> now_;

@@ -38,6 +38,29 @@ struct ServiceStatus {
     ++begun;
     first_token_seconds += answer.queue_seconds + answer.prompt_seconds;
   }
+  /// Counts of a service that is no more: what it had waiting and cached went with it.
+  void add_ended(ServiceStatus const& other) noexcept {
+    finished += other.finished;
+    refused += other.refused;
+    prompt_tokens += other.prompt_tokens;
+    reused_tokens += other.reused_tokens;
+    tokens += other.tokens;
+    speculation.drafted += other.speculation.drafted;
+    speculation.accepted += other.speculation.accepted;
+    begun += other.begun;
+    first_token_seconds += other.first_token_seconds;
+    queue_seconds += other.queue_seconds;
+    busy_seconds += other.busy_seconds;
+  }
+  /// Counts of two services together.
+  ServiceStatus& operator+=(ServiceStatus const& other) noexcept {
+    add_ended(other);
+    waiting += other.waiting;
+    running += other.running;
+    cached_tokens += other.cached_tokens;
+    cache_tokens += other.cache_tokens;
+    return *this;
+  }
   /// Of all answers together, while the model was at work.
   double tokens_per_second() const noexcept {
     return busy_seconds > 0 ? static_cast<double>(tokens) / busy_seconds : 0;

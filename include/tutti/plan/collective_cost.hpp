@@ -45,6 +45,13 @@ constexpr Ring ring(Collective kind, double bytes, int ranks) noexcept {
   return {};
 }
 
+/// Bytes a second of a collective's bytes over a link.
+inline double rate(Link const& link, Collective kind) noexcept {
+  if (kind == Collective::all_gather && link.gather > 0) return link.gather;
+  if (kind == Collective::reduce_scatter && link.scatter > 0) return link.scatter;
+  return link.bandwidth;
+}
+
 /// `bytes` as of `ring`. `sharing`: ranks of a node that send out of it at the same time, each a member of a group of
 /// its own; the node's link is theirs together.
 /// Errors  configuration: a link that the cluster's description does not have.
@@ -64,12 +71,12 @@ inline TransferCost cost_of(Collective kind, double bytes, Group const& group, C
     if (cluster.inside.shared_memory) {
       // Measured as a sum's: the time of a pass in which every byte is read by one rank and written for all.
       cost.seconds = cluster.inside.latency +
-                     (kind == Collective::barrier ? 0 : (half ? 0.5 : 1) * bytes / cluster.inside.bandwidth);
+                     (kind == Collective::barrier ? 0 : (half ? 0.5 : 1) * bytes / rate(cluster.inside, kind));
       cost.inside = ring(kind, bytes, group.in_node).bytes();
       cost.by_device = true;
     } else {
       Ring const way = ring(kind, bytes, group.in_node);
-      cost.seconds = way.seconds(cluster.inside.latency, cluster.inside.bandwidth);
+      cost.seconds = way.seconds(cluster.inside.latency, rate(cluster.inside, kind));
       cost.inside = way.bytes();
     }
   }
@@ -77,7 +84,7 @@ inline TransferCost cost_of(Collective kind, double bytes, Group const& group, C
     require(cluster.between, "between");
     // Each rank of a node goes on with its share of the node's sum; all of them send at once.
     Ring const way = ring(kind, bytes / group.in_node, group.nodes);
-    cost.seconds += way.seconds(cluster.between.latency, cluster.between.bandwidth / (group.in_node * sharing));
+    cost.seconds += way.seconds(cluster.between.latency, rate(cluster.between, kind) / (group.in_node * sharing));
     cost.between = way.bytes();
     cost.by_device = false;
   }

@@ -71,9 +71,11 @@ inline Cluster measure_machine(exec::Context& context, Place const& place, bool 
 /// As parse_cluster reads it.
 inline nlohmann::json to_json(Cluster const& cluster) {
   auto const link = [](Link const& one) {
-    return nlohmann::json{{"gbyte_s", one.bandwidth / 1e9},
-                          {"latency_us", one.latency * 1e6},
-                          {"shared_memory", one.shared_memory}};
+    nlohmann::json said{
+        {"gbyte_s", one.bandwidth / 1e9}, {"latency_us", one.latency * 1e6}, {"shared_memory", one.shared_memory}};
+    if (one.gather > 0) said["gather_gbyte_s"] = one.gather / 1e9;
+    if (one.scatter > 0) said["scatter_gbyte_s"] = one.scatter / 1e9;
+    return said;
   };
   nlohmann::json json{{"name", cluster.name},
                       {"nodes", cluster.nodes},

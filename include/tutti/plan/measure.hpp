@@ -234,30 +234,57 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
   return result;
 }
 
-/// The link that explains how long sums over the ranks of `port` take, small ones and some of `bytes`: the median of
-/// `runs` of each. Ranks: all. Blocking.
+/// The link that explains how long sums, gathers and scattered sums over the ranks of `port` take, small ones and some
+/// of `bytes`: the median of `runs` of each. Sums are of memory that the ranks share, where they have some, as
+/// gradients are; the others of memory of their own that no cache holds, as parts of parameters are. Ranks: all.
+/// Blocking.
 inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t bytes = std::int64_t{4} << 20, int runs = 9,
                          std::source_location where = std::source_location::current()) {
-  std::int64_t const count = bytes / 4;
-  void* const memory = port.allocate(static_cast<std::size_t>(bytes));
-  std::memset(memory, 0, static_cast<std::size_t>(bytes));
-  auto const time = [&](std::int64_t elements) {
+  std::int64_t const ranks = port.size(), count = bytes / 4 / ranks * ranks;
+  int run = 0;
+  auto const time = [&](auto const& start) {
     std::vector<double> seconds;
-    for (int run = 0; run <= runs; ++run) {
+    for (run = 0; run <= runs; ++run) {
       port.barrier(where);
       std::int64_t const begin = exec::now_ns();
-      port.wait(port.start_all_reduce(memory, elements, DType::float32, comm::PortOp::sum, where));
+      port.wait(start());
       if (run > 0) seconds.push_back(static_cast<double>(exec::now_ns() - begin) / 1e9);
     }
     std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
     return seconds[static_cast<std::size_t>(runs / 2)];
   };
-  double const small = time(2), large = time(count);
-  port.release(memory);
-  Ring const way = ring(Collective::all_reduce, static_cast<double>(bytes), port.size());
-  double const rest = std::max(large - small, large / 20);  // where something else took its time of the small ones
-  return {.bandwidth = (shared_memory ? static_cast<double>(bytes) : way.bytes()) / rest,
-          .latency = shared_memory ? small : small / std::max(1, way.stages),
+  void* const together = port.allocate(static_cast<std::size_t>(bytes));
+  std::memset(together, 0, static_cast<std::size_t>(bytes));
+  auto const sum = [&](std::int64_t elements) {
+    return time([&] { return port.start_all_reduce(together, elements, DType::float32, comm::PortOp::sum, where); });
+  };
+  double const small = sum(2), large = sum(count);
+  port.release(together);
+  constexpr int places = 8;
+  std::vector<float> wholes(static_cast<std::size_t>(places * count)), parts(wholes.size() / port.size());
+  auto const whole = [&] { return wholes.data() + run % places * count; };
+  auto const part = [&] { return parts.data() + run % places * (count / ranks); };
+  double const gather =
+      time([&] { return port.start_all_gather(part(), whole(), count / ranks, DType::float32, where); });
+  double const scatter = time([&] {
+    return port.start_reduce_scatter(whole(), part(), count / ranks, DType::float32, comm::PortOp::sum, where);
+  });
+  double const all = static_cast<double>(count) * 4;
+  int const stages = std::max(1, ring(Collective::all_reduce, all, port.size()).stages);
+  double const latency = shared_memory ? small : small / stages;
+  auto const rate = [&](Collective kind, double seconds) {
+    Ring const way = ring(kind, all, port.size());
+    double const first = shared_memory ? small : way.stages * latency;
+    // Where something else took its time of the small ones, a twentieth is left.
+    return (!shared_memory                   ? way.bytes()
+            : kind == Collective::all_reduce ? all
+                                             : all / 2) /
+           std::max(seconds - first, seconds / 20);
+  };
+  return {.bandwidth = rate(Collective::all_reduce, large),
+          .latency = latency,
+          .gather = rate(Collective::all_gather, gather),
+          .scatter = rate(Collective::reduce_scatter, scatter),
           .shared_memory = shared_memory};
 }
 

@@ -158,9 +158,9 @@ class Mpi {
   int local_size() const noexcept { return local_size_; }
   /// Processors that this node's ranks have together.
   int local_processors() const noexcept { return local_processors_; }
-  /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: yield long, sleep
-  /// late.
+  /// Each look at an operation costs an MPI_Test, and large messages move only while somebody looks: sleep late.
   exec::WaitPolicy wait_policy() const noexcept { return policy_; }
+  auto* sleeper() noexcept { return shared_ != nullptr ? shared_->sleeper() : nullptr; }
   MpiConfig const& config() const noexcept { return config_; }
   /// MPI's own calls do not receive messages of tutti, which go through shared memory or have their element type in the
   /// tag, unless the check level is off: for those there is MPI_Comm_dup.
@@ -389,7 +389,7 @@ static_assert(Backend<Mpi> && comm::TakesCalls<Mpi> && comm::RunsAtOnce<Mpi> && 
 static_assert(comm::AnnouncesPlaces<Mpi> && comm::AnnouncesElsewhere<Mpi> && comm::AnnouncesToAll<Mpi> &&
               comm::CallsRolls<Mpi> && comm::KnowsWhereabouts<Mpi> && comm::CountsNotices<Mpi> &&
               comm::AnnouncesFailure<Mpi> && comm::StrandsMemory<Mpi> && comm::ChecksSplits<Mpi> &&
-              comm::GuardsThreads<Mpi> && comm::Allocates<Mpi> && comm::SharesBlocks<Mpi>);
+              comm::GuardsThreads<Mpi> && comm::Allocates<Mpi> && comm::SharesBlocks<Mpi> && comm::WakesSleepers<Mpi>);
 
 }  // namespace tutti
 

@@ -30,6 +30,7 @@ inline void Mpi::begin(Shared<mpi::Segment> segment) {
   crowded_ = crowded_ || local_size_ > local_processors_;
   policy_ = config_.wait->on(crowded_);
   if (shared_ && config_.check_level != comm::CheckLevel::off) mail_ = shared_->open_messages();
+  if (shared_) shared_->wake_others(mpi::Wait::sleeps_soon(policy_));
   comm::CheckLevel const level = mail_ ? comm::CheckLevel::off : check_level();
   library_ = {handles_->user, handles_->internal, count_limit_, policy_, level == comm::CheckLevel::full,
               level == comm::CheckLevel::cheap && mpi::tags_hold_types()};

@@ -45,6 +45,10 @@ struct Wait {
 
   /// The policy on a node. `crowded`: it has more ranks than processors for them.
   exec::WaitPolicy on(bool crowded) const noexcept { return automatic && crowded ? sleep : policy; }
+  /// Whether waits sleep often enough for it to be worth waking them.
+  static bool sleeps_soon(exec::WaitPolicy chosen) noexcept {
+    return chosen.spins + std::int64_t{chosen.yields} < 10'000;
+  }
 };
 
 /// Size of a buffer that collectives pass through.

@@ -95,6 +95,14 @@ class NodeMemory {
   Shared<Segment> const& segment() const noexcept { return segment_; }
   tutti::comm::shared::Engine& engine() noexcept { return engine_; }
   tutti::comm::shared::Engine const& engine() const noexcept { return engine_; }
+  /// See Engine; behind `open_messages`.
+  void wake_others(bool wakes) noexcept {
+    wakes_ = wakes;
+    engine_.wake_others(wakes);
+    if (messages_) messages_->wake_others(wakes);
+  }
+  /// Null where others do not wake this rank.
+  tutti::comm::shared::Engine* sleeper() noexcept { return wakes_ ? &engine_ : nullptr; }
   /// For ranks that exchange their messages here, called once.
   Messages* open_messages() {
     Board const& board = engine_.board();
@@ -179,6 +187,7 @@ class NodeMemory {
   std::byte* board_;
   int rank_;
   tutti::comm::shared::Engine engine_;
+  bool wakes_ = false;
   std::unique_ptr<Messages> messages_;
   bool warned_ = false;
 };

@@ -5,6 +5,7 @@
 /// and why the communicator failed. It holds no pointers, so that it works in memory that every process maps elsewhere.
 
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/shared/bell.hpp>
 #include <tutti/comm/shared/remote.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>
@@ -101,6 +102,7 @@ struct alignas(64) Status {
   alignas(64) std::atomic<std::uint64_t> described{0};  ///< ticket of the call that `description` tells
   Text<248> description;
   Text<248> position;  ///< where it waits; empty while it does not wait long
+  Bell bell;
 };
 
 /// One rank's part of a slot. A contribution that fits is copied in beside the arrival word, so that small collectives

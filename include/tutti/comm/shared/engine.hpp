@@ -37,6 +37,15 @@ class BasicEngine {
   /// See Contributions. The same on all ranks, before the first call.
   void allow_reading(bool allowed) noexcept { share_.allow_reading(allowed); }
   bool may_read() const noexcept { return share_.may_read(); }
+  /// Whether to wake those that wait for this rank (Bell): where ranks take turns at processors.
+  void wake_others(bool wakes) noexcept { wakes_ = wakes; }
+  /// A rank that waits for what is under way: see Bell. It looks between the two.
+  std::uint32_t prepare_sleep() noexcept { return bell().prepare(awaited_ = awaited()); }
+  /// Returns at once where that look has found that this rank waits for another one.
+  void sleep(std::uint32_t prepared, std::int64_t ns) noexcept {
+    awaited() == awaited_ ? bell().sleep(prepared, ns) : bell().stay_awake();
+  }
+  void stay_awake() noexcept { bell().stay_awake(); }
   /// What messages call the ranks, where a larger communicator counts them otherwise.
   void call_ranks(List<int> names) { names_ = std::move(names); }
 
@@ -57,6 +66,7 @@ class BasicEngine {
     std::uint64_t const sequence = sequence_++;
     Entry* const entries = board_.entries(sequence);
     share_.post(entries[rank_], call, sequence);
+    tell();
     int next = 0;
     for (; looks > 0; --looks) {
       while (next < size_ && entries[next].arrived.load(std::memory_order_acquire) > sequence) ++next;
@@ -210,6 +220,20 @@ class BasicEngine {
     return state;
   }
 
+  Bell& bell() const noexcept { return board_.status(rank_).bell; }
+  /// Wakes those that wait for what this rank has just made visible.
+  void tell() const noexcept {
+    if (!wakes_) return;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (int r = 0; r < size_; ++r) board_.status(r).bell.ring_as(rank_);
+  }
+  /// The rank that the first call under way waits for.
+  int awaited() const noexcept {
+    if (active_.empty() || active_.front()->phase == Call::unpublished) return Bell::messages;
+    Call const& c = *active_.front();
+    return c.phase == Call::consuming && Share::rooted_source(c.call.kind) ? c.call.root : c.next;
+  }
+
   using Word = std::atomic<std::uint64_t> Status::*;
   std::string named(int rank) const;
 
@@ -233,6 +257,7 @@ class BasicEngine {
           share_.prepare(c);
           fill_ahead(c);
           share_.publish(c);
+          tell();
           c.phase = Call::arriving;
           break;
         case Call::arriving:
@@ -257,6 +282,7 @@ class BasicEngine {
           if (c.phase != Call::filling) {
             if (!guarded(c, 0, c.length)) return false;
             board_.entry(c.sequence, rank_).done.store(ticket, std::memory_order_release);
+            tell();
           }
           break;
         case Call::disagreeing:
@@ -276,6 +302,7 @@ class BasicEngine {
             if (c.round > 2 && !reached(c, &Status::consumed, c.round - 2)) return false;
             share_.fill(c);
             board_.status(rank_).filled.store(c.round, std::memory_order_release);
+            tell();
           }
           c.phase = Call::consuming;
           break;
@@ -284,6 +311,7 @@ class BasicEngine {
             return false;
           if (!guarded(c, c.at, c.round_count())) return false;
           board_.status(rank_).consumed.store(c.round, std::memory_order_release);
+          tell();
           c.phase = Call::draining;
           break;
         case Call::draining:
@@ -343,7 +371,6 @@ class BasicEngine {
   }
   /// Waits a moment for the two parties to have written down what they call, and fails.
   bool explain(Call& c);
-
   /// Nobody waits for a rank that has left or died.
   void check_left(Call& c) const;
 
@@ -356,6 +383,8 @@ class BasicEngine {
   std::uint64_t free_slots_until_ = Board::slots;
   std::uint64_t round_ = 0;
   std::uint32_t looks_ = 0;
+  bool wakes_ = false;
+  int awaited_ = Bell::messages;  // as `prepare_sleep` has told
   Call* staging_ = nullptr;
   Share share_;
   List<int> names_;

@@ -48,6 +48,8 @@ class Messages {
     for (Parcel* parcel : late_) parcel->forsake();
   }
 
+  /// As Engine's.
+  void wake_others(bool wakes) noexcept { wakes_ = wakes; }
   /// Whether it could be sent in a slot, and was.
   bool send_at_once(void const* from, std::int64_t bytes, DType dtype, int to, int tag, Channel channel) noexcept {
     return bytes <= MessageSlot::inline_bytes && unposted_ == 0 && put(from, bytes, dtype, to, tag, channel);
@@ -238,7 +240,14 @@ class Messages {
     head(slot, bytes, dtype, tag, channel);
     copy_shared(slot.contents, from, bytes);
     ring.commit(number);
+    tell(to);
     return true;
+  }
+  /// Wakes a rank that waits for what has just been made visible (Bell).
+  void tell(int rank) const noexcept {
+    if (!wakes_) return;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    board_.status(rank).bell.ring_for_message();
   }
   template <class Head>
   void head(Head& head, std::int64_t bytes, DType dtype, int tag, Channel channel) const noexcept {
@@ -271,12 +280,14 @@ class Messages {
     std::uint64_t const number = small ? MessageRing::full : box.ring.claim();
     if (number == MessageRing::full) {
       box.add_late(*t.parcel, place);
+      tell(t.peer);
       return true;
     }
     MessageSlot& slot = box.ring.slot(number);
     head(slot, t.bytes, t.dtype, t.tag, t.channel);
     Mailbox::tell_place(slot, place);
     box.ring.commit(number);
+    tell(t.peer);
     return true;
   }
 
@@ -337,13 +348,18 @@ class Messages {
         t.posted = true;
         --unposted_;
       }
-      t.complete = t.complete || t.parcel->fill(t.from);
+      if (!t.complete && t.parcel->fill(t.from)) {
+        t.complete = true;
+        tell(t.peer);
+      }
       offers_ = offers_ && (t.bytes <= Parcels<Memory>::largest || t.complete || t.parcel->is_offered());
     } else if (t.parcel != nullptr) {
       t.refused = t.parcel->is_given_up();
       t.complete = t.refused ||
                    (t.parcel->is_offered() ? read_offered(t, board_, reader_) : t.parcel->empty(t.to, t.bytes, t.at));
-      if (t.complete) std::exchange(t.parcel, nullptr)->let_go();
+      if (!t.complete) return;
+      std::exchange(t.parcel, nullptr)->let_go();
+      tell(t.info.source);
     }
   }
   void drop(Transfer& t) noexcept {
@@ -361,6 +377,7 @@ class Messages {
   Origin origin_;
   RemoteReader reader_;
   bool offers_ = true;  // until a receiver cannot read what was offered
+  bool wakes_ = false;
   int unposted_ = 0;
   List<Owner<Letter>> waiting_;
   List<Parcel*> late_;  // that the ring must come to first

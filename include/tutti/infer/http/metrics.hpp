@@ -31,7 +31,7 @@ void for_each_metric(ServiceStatus const& s, F&& f) {
   f("busy_seconds", "total", s.busy_seconds, "time in which tokens went through the model");
 }
 
-/// In the text format; counts are of the model that answers now, and begin anew with another one.
+/// In the text format.
 inline std::string prometheus_text(ServiceStatus const& status) {
   std::string text;
   for_each_metric(status, [&](char const* name, std::string const& unit, double value, char const* help) {

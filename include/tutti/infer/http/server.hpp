@@ -208,9 +208,8 @@ class Server {
       response.set_content("{\"status\":\"ok\"}", "application/json");
     });
     get("/status", [this](HttpRequest const&, Response& response) {
-      auto const model = models_.get();
-      ServiceStatus const status = model->service().status();
-      nlohmann::json document = {{"model", model->name()},
+      ServiceStatus const status = models_.status();
+      nlohmann::json document = {{"model", models_.get()->name()},
                                  {"tokens_per_second", status.tokens_per_second()},
                                  {"mean_first_token_seconds", status.mean_first_token_seconds()}};
       for_each_metric(status, [&](char const* name, std::string const&, double value, char const*) {
@@ -220,7 +219,7 @@ class Server {
       response.set_content(openai::Writer::dump(document), "application/json");
     });
     get("/metrics", [this](HttpRequest const&, Response& response) {
-      response.set_content(prometheus_text(models_.get()->service().status()), "text/plain; version=0.0.4");
+      response.set_content(prometheus_text(models_.status()), "text/plain; version=0.0.4");
     });
     get("/v1/models", [this](HttpRequest const&, Response& response) {
       response.set_content(
