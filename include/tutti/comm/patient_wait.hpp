@@ -45,7 +45,13 @@ class PatientWait {
     std::int64_t const end = begin + nanoseconds(deadline);
     bool told_all = false;
     for (unsigned steps = 0;; ++steps) {
-      if (wait_a_moment(backoff)) return;
+      if (backoff.should_sleep()) {
+        if (sleep(backoff)) return;
+      } else {
+        backoff.step();
+        core_.progress();
+        if (job_.poll()) return;
+      }
       if ((steps & 15u) == 15u || backoff.should_sleep()) core_.family_->move_others_on(core_);
       if ((steps & 63u) != 63u && !backoff.should_sleep()) continue;
       std::int64_t const now = exec::now_ns();
@@ -71,9 +77,9 @@ class PatientWait {
 
  private:
   /// Whether the job is done then.
-  bool wait_a_moment(exec::Backoff& backoff) {
+  bool sleep(exec::Backoff& backoff) {
     if constexpr (WakesSleepers<decltype(C::backend)>) {
-      if (auto* const sleeper = backoff.should_sleep() ? core_.backend.sleeper() : nullptr) {
+      if (auto* const sleeper = core_.backend.sleeper()) {
         std::uint32_t const prepared = sleeper->prepare_sleep();
         bool done = false;
         try {

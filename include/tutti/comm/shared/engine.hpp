@@ -221,9 +221,9 @@ class BasicEngine {
   }
 
   Bell& bell() const noexcept { return board_.status(rank_).bell; }
+  void tell() const noexcept { return wakes_ ? ring() : void(); }
   /// Wakes those that wait for what this rank has just made visible.
-  void tell() const noexcept {
-    if (!wakes_) return;
+  [[gnu::noinline]] void ring() const noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (int r = 0; r < size_; ++r) board_.status(r).bell.ring_as(rank_);
   }

@@ -52,7 +52,8 @@ class Messages {
   void wake_others(bool wakes) noexcept { wakes_ = wakes; }
   /// Whether it could be sent in a slot, and was.
   bool send_at_once(void const* from, std::int64_t bytes, DType dtype, int to, int tag, Channel channel) noexcept {
-    return bytes <= MessageSlot::inline_bytes && unposted_ == 0 && put(from, bytes, dtype, to, tag, channel);
+    return bytes <= MessageSlot::inline_bytes && unposted_ == 0 && put(from, bytes, dtype, to, tag, channel) &&
+           tell(to);
   }
   /// Whether the next message is there, fits and is `wanted(slot)`, and was received.
   template <class Wanted>
@@ -240,14 +241,14 @@ class Messages {
     head(slot, bytes, dtype, tag, channel);
     copy_shared(slot.contents, from, bytes);
     ring.commit(number);
-    tell(to);
     return true;
   }
-  /// Wakes a rank that waits for what has just been made visible (Bell).
-  void tell(int rank) const noexcept {
-    if (!wakes_) return;
+  /// Wakes a rank that waits for what has just been made visible (Bell). True, for calls that end with it.
+  bool tell(int rank) const noexcept { return !wakes_ || wake(rank); }
+  [[gnu::noinline]] bool wake(int rank) const noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     board_.status(rank).bell.ring_for_message();
+    return true;
   }
   template <class Head>
   void head(Head& head, std::int64_t bytes, DType dtype, int tag, Channel channel) const noexcept {
@@ -266,7 +267,7 @@ class Messages {
     bool const small = t.bytes <= MessageSlot::inline_bytes;
     if (small && put(t.from, t.bytes, t.dtype, t.peer, t.tag, t.channel)) {
       t.complete = true;
-      return true;
+      return tell(t.peer);
     }
     bool const offers = t.bytes > Parcels<Memory>::largest && offers_;
     t.parcel = parcels_.allocate(offers ? 0 : t.bytes);
@@ -280,15 +281,13 @@ class Messages {
     std::uint64_t const number = small ? MessageRing::full : box.ring.claim();
     if (number == MessageRing::full) {
       box.add_late(*t.parcel, place);
-      tell(t.peer);
-      return true;
+      return tell(t.peer);
     }
     MessageSlot& slot = box.ring.slot(number);
     head(slot, t.bytes, t.dtype, t.tag, t.channel);
     Mailbox::tell_place(slot, place);
     box.ring.commit(number);
-    tell(t.peer);
-    return true;
+    return tell(t.peer);
   }
 
   // --- Receiving ---
