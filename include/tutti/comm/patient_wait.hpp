@@ -90,13 +90,19 @@ class PatientWait {
           throw;
         }
         if (done) sleeper->stay_awake();
-        else sleeper->sleep(prepared, 10 * backoff.sleep_ns());  // most of what is waited for wakes this rank
+        else sleeper->sleep(prepared, undisturbed(backoff.sleep_ns()));
         return done;
       }
     }
     backoff.step();
     core_.progress();
     return job_.poll();
+  }
+  /// Most of what is waited for wakes this rank: it looks by itself ten times as rarely, but each millisecond, unless
+  /// it was told to sleep for longer.
+  static std::int64_t undisturbed(std::int64_t sleep_ns) noexcept {
+    std::int64_t const most = sleep_ns > 1'000'000 ? sleep_ns : 1'000'000;
+    return 10 * sleep_ns < most ? 10 * sleep_ns : most;
   }
   std::string seen_from_elsewhere() const {
     return concat(job_.operation(), " at ", place(where_), job_.wanted(), " on another communicator (",
