@@ -12,8 +12,9 @@ SHARED_MEMORY = "mount -t tmpfs tmpfs /dev/shm"
 
 
 def slow_down(device, rate):
-    """The words with which what leaves a device is slowed down to a rate, as tc spells it, by a token bucket."""
-    return ["tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms"]
+    """The words with which what leaves a device is slowed down to a rate, as tc spells it, by a token bucket: a small one,
+    since what a link has not used is not sent faster later."""
+    return ["tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"]
 
 
 def why_not(rate=None):

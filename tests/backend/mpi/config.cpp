@@ -84,7 +84,7 @@ TEST_CASE("a value that is not allowed is refused with the variable, the value a
   for (auto const& [variable, value, sentence] : {
            Case{"TUTTI_MPI_THREAD_LEVEL", "MULTIPLE", "Use single, funneled, serialized or multiple"},
            Case{"TUTTI_MPI_PROFILING", "yes", "Use library, off, on or detailed"},
-           Case{"TUTTI_MPI_TUNING", "fast", "Use library, latency or bandwidth"},
+           Case{"TUTTI_MPI_TUNING", "fast", "Use auto, library, latency or bandwidth"},
            Case{"TUTTI_MPI_TUNING", "MPIR_CVAR_A", "a list NAME=VALUE"},
            Case{"TUTTI_MPI_TUNING", "PATH=/tmp", "begin with MPIR_CVAR_"},
            Case{"TUTTI_MPI_TUNING", " ", "a list NAME=VALUE"},
@@ -128,7 +128,9 @@ TEST_CASE("a value from code is checked too, and named by its key") {
   REQUIRE_ERROR(MpiConfig{.node_ranks = std::int64_t{-2}}.resolved(), ErrorKind::configuration,
                 "node_ranks is -2. Give 0");
   REQUIRE_ERROR(MpiConfig{.count_limit = std::int64_t{0}}.resolved(), ErrorKind::configuration, "count_limit is 0. ");
-  REQUIRE_ERROR(MpiConfig{.tuning = "quick"}.resolved(), ErrorKind::configuration, "tuning is quick. Use library");
+  REQUIRE_ERROR(MpiConfig{.tuning = "quick"}.resolved(), ErrorKind::configuration,
+                "tuning is quick. Use auto, library");
+                "tuning is quick. Use auto, library");
   REQUIRE_ERROR((MpiConfig{.wait = exec::WaitPolicy{-1, 0, 1}}.resolved()), ErrorKind::configuration, "wait is -1,0,1");
   REQUIRE_ERROR(MpiConfig{.check_level = static_cast<mpi::CheckLevel>(7)}.resolved(), ErrorKind::configuration,
                 "check_level is 7. Use off");

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/backend/mpi/eager.hpp>
 #include "support/catch.hpp"
+#include "support/child.hpp"
 
+#include <tutti/backend/mpi/eager.hpp>
 #include <tutti/backend/mpi/tuning.hpp>
 
+#include <filesystem>
 #include <string>
 
 using namespace tutti;
@@ -10,7 +14,11 @@ using mpi::Family;
 using mpi::Tuning;
 
 TEST_CASE("the named tunings set variables of the library in question, or none") {
-  CHECK(Tuning().variables(Family::mpich).empty());
+  CHECK(Tuning().text() == "auto");
+  for (char const* name : {"auto", "library"}) {
+    CHECK(Tuning(name).valid());
+    CHECK(Tuning(name).variables(Family::mpich).empty());
+  }
   for (char const* name : {"latency", "bandwidth"}) {
     CHECK(Tuning(name).valid());
     CHECK(Tuning(name).variables(Family::other).empty());
@@ -20,6 +28,32 @@ TEST_CASE("the named tunings set variables of the library in question, or none")
       for (mpi::Variable const& variable : variables) CHECK(Tuning::reader(variable.name) == family);
     }
   }
+}
+
+TEST_CASE("Messages over TCP need not be asked for, where UCX sends them and the tuning leaves it to us") {
+  std::string const ucx = "MPICH Version: 4.0.2 MPICH Device: ch4:ucx";
+  auto const set = mpi::eager_variables(ucx, true, 64, true);
+  REQUIRE(set.size() == 1);
+  CHECK(set[0].name + "=" + set[0].value == "UCX_RNDV_THRESH=16m");
+  CHECK(mpi::eager_variables(ucx, true, 65, false).size() == 1);
+  CHECK(mpi::eager_variables(ucx, true, 65, true).empty());
+  CHECK(mpi::eager_variables(ucx, false, 4, false).empty());
+  CHECK(mpi::eager_variables("MPICH Version: 4.0.2 MPICH Device: ch4:ofi", true, 4, false).empty());
+  for (char const* name : {"auto", "latency", "bandwidth"}) CHECK(Tuning(name).suits_network());
+  for (char const* name : {"library", "MPIR_CVAR_A=1"}) CHECK(!Tuning(name).suits_network());
+}
+
+TEST_CASE("Messages go over TCP where the launcher says that there are other nodes, and no device of RDMA is here") {
+  bool const tcp = !mpi::has_entries("/sys/class/infiniband");
+  auto const reaches = [](test::Variables const& variables) {
+    return test::in_child(variables, [] { return std::string(mpi::reaches_nodes_by_tcp() ? "tcp" : "no"); });
+  };
+  CHECK(reaches({{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}}) == (tcp ? "tcp" : "no"));
+  CHECK(reaches({{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "4"}}) == "no");
+  CHECK(reaches({{"PMI_SIZE", "4"}}) == "no");  // nobody says where they are
+  auto const folder = std::filesystem::temp_directory_path() / "tutti-no-such-folder";
+  CHECK(!mpi::has_entries(folder.c_str()));
+  CHECK(mpi::has_entries("/proc/self"));
 }
 
 TEST_CASE("a list is taken apart at spaces and at the first sign of equality") {

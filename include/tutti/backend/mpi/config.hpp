@@ -163,8 +163,8 @@ inline bool parse(std::string_view text, CopyLimit& value) { return parse(text, 
 inline bool valid(CopyLimit const& value) { return value.bytes >= 0; }
 
 inline std::string allowed(Tuning const&) {
-  return "Use library, latency or bandwidth, or a list NAME=VALUE NAME=VALUE of variables that begin with MPIR_CVAR_ "
-         "(MPICH) or OMPI_MCA_ (Open MPI)";
+  return "Use auto, library, latency or bandwidth, or a list NAME=VALUE NAME=VALUE of variables that begin with "
+         "MPIR_CVAR_ (MPICH) or OMPI_MCA_ (Open MPI)";
 }
 inline std::string text_of(Tuning const& value) { return value.text(); }
 inline bool parse(std::string_view text, Tuning& value) {

@@ -5,6 +5,7 @@
 
 #include <tutti/backend/mpi/at_finalize.hpp>
 #include <tutti/backend/mpi/config.hpp>
+#include <tutti/backend/mpi/eager.hpp>
 #include <tutti/backend/mpi/error.hpp>
 #include <tutti/backend/mpi/tags.hpp>
 #include <tutti/comm/launcher.hpp>
@@ -26,6 +27,7 @@
 #include <source_location>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
 namespace tutti::mpi {
 
@@ -39,12 +41,16 @@ inline constexpr Family family =
     Family::other;
 #endif
 
-/// First line of the library's own version text. Needs no environment.
-inline std::string library() {
+/// The library's own version text. Needs no environment.
+inline std::string version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(text, &length);
-  std::string line(text);
+  return text;
+}
+/// Its first line.
+inline std::string library() {
+  std::string line = version();
   if (auto const end = line.find('\n'); end != std::string::npos) line.resize(end);
   for (char& letter : line)
     if (letter == '\t') letter = ' ';
@@ -210,7 +216,7 @@ class Process {
   /// Sets the variables that the library reads when it is initialised.
   void tune(MpiConfig const& config) {
     Tuning const& tuning = config.tuning;
-    if (family == Family::other && !tuning.is_library())
+    if (family == Family::other && !tuning.keeps_algorithms())
       throw Error(ErrorKind::configuration, "mpi::Environment",
                   "tuning is " + tuning.text() +
                       ", but only the variables of MPICH and Open MPI are known, and this is " + library() +
@@ -220,12 +226,15 @@ class Process {
       if (!tuning.is_named() && Tuning::reader(variable.name) != family)
         throw Error(ErrorKind::configuration, "mpi::Environment",
                     "tuning sets " + variable.name + ", which " + library() + " does not read");
+    if (tuning.suits_network())
+      eager_ = eager_variables(version(), reaches_nodes_by_tcp(), comm::announced_ranks().ranks, strands_late_ranks());
     List<char const*> set;  // what the user has set stays
-    for (Variable const& variable : variables)
-      if (std::getenv(variable.name.c_str()) == nullptr) {
-        ::setenv(variable.name.c_str(), variable.value.c_str(), 0);
-        set.push_back(variable.name.c_str());
-      }
+    for (List<Variable> const* const list : {&variables, &std::as_const(eager_)})
+      for (Variable const& variable : *list)
+        if (std::getenv(variable.name.c_str()) == nullptr) {
+          ::setenv(variable.name.c_str(), variable.value.c_str(), 0);
+          set.push_back(variable.name.c_str());
+        }
     if (config.cuda_aware != Switch::automatic && family == Family::mpich)
       ::setenv("MPIR_CVAR_ENABLE_GPU", config.cuda_aware == Switch::on ? "1" : "0", 0);
     if (config.cuda_aware == Switch::off && family == Family::open_mpi)  // which ends the job at 1 when built without
@@ -279,6 +288,8 @@ class Process {
       if (config.check_level == CheckLevel::cheap && !tags_hold_types())
         text += "element types of messages are compared with check_level full only: this library's tags end before " +
                 std::to_string(greatest_tag) + "\n";
+      for (Variable const& variable : eager_)
+        text += variable.name + " = " + std::getenv(variable.name.c_str()) + ", for messages over TCP\n";
       std::fputs(text.c_str(), stderr);
       std::fflush(stderr);
     }
@@ -298,11 +309,20 @@ class Process {
   }
   /// Once all ranks have left the barrier none answers before it closes its own connections, so that all requests to
   /// close are out before the first answer. The pause is for the last to leave: of 20 jobs of four ranks on two cores 7
-  /// hung after 2 ms, none after 20. On one node too, where UCX may be told to use TCP, or find nothing else.
+  /// hung after 2 ms, none after 20. On one node too, where UCX may be told to use TCP, or find nothing else. A rank
+  /// that has sent nothing to another does not wait for it when it closes, and would be gone before that one asks:
+  /// first each sends to each. Where messages are asked for they have, in practice.
   static void close_together() noexcept {
     int size = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == 1) return;
+    if (size <= most_eager_ranks) {
+      int counts[most_eager_ranks], places[most_eager_ranks], first[most_eager_ranks] = {};
+      char const mine = 0;
+      char theirs[most_eager_ranks];
+      for (int i = 0; i < size; ++i) counts[i] = 1, places[i] = i;
+      MPI_Alltoallv(&mine, counts, first, MPI_CHAR, theirs, counts, places, MPI_CHAR, MPI_COMM_WORLD);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     timespec const pause{0, 50'000'000};
     ::nanosleep(&pause, nullptr);
@@ -355,6 +375,7 @@ class Process {
   bool watches_ = false;
   ::pid_t kept_by_ = 0;
   Tuning tuning_;
+  List<Variable> eager_;
   std::string closing_cause_;
 };
 

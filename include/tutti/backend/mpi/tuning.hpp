@@ -19,8 +19,9 @@ struct Variable {
   std::string value;
 };
 
-/// "library": what the library chooses. "latency": algorithms of few steps, for small messages. "bandwidth": those that
-/// send the fewest bytes. Or variables of the library's own, separated by spaces: NAME=VALUE NAME=VALUE.
+/// "library": what the library chooses. "auto": its algorithms too, and messages that suit the network (eager.hpp); so
+/// do "latency", algorithms of few steps for small messages, and "bandwidth", those that send the fewest bytes. Or
+/// variables of the library's own, separated by spaces: NAME=VALUE NAME=VALUE.
 class Tuning {
  public:
   Tuning() = default;
@@ -30,8 +31,9 @@ class Tuning {
   std::string const& text() const noexcept { return text_; }
   friend bool operator==(Tuning const& a, Tuning const& b) noexcept { return a.text_ == b.text_; }
 
-  bool is_library() const noexcept { return text_ == "library"; }
-  bool is_named() const noexcept { return is_library() || text_ == "latency" || text_ == "bandwidth"; }
+  bool keeps_algorithms() const noexcept { return text_ == "auto" || text_ == "library"; }
+  bool suits_network() const noexcept { return is_named() && text_ != "library"; }
+  bool is_named() const noexcept { return keeps_algorithms() || text_ == "latency" || text_ == "bandwidth"; }
   /// Whether it is one of the names, or a list of variables that an MPI library reads.
   bool valid() const {
     if (is_named()) return true;
@@ -53,7 +55,7 @@ class Tuning {
   List<Variable> variables(Family family) const {
     bool const latency = text_ == "latency";
     if (!is_named()) return listed();
-    if (is_library() || family == Family::other) return {};
+    if (keeps_algorithms() || family == Family::other) return {};
     if (family == Family::mpich)
       return {
           {"MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM",
@@ -85,7 +87,7 @@ class Tuning {
     return list;
   }
 
-  std::string text_ = "library";
+  std::string text_ = "auto";
 };
 
 }  // namespace tutti::mpi
