@@ -58,6 +58,8 @@ TEST_CASE("what a description cannot say is refused by its key") {
   says(without(whole, "\"nodes\": 2", "\"nodes\": 1.5"), "'nodes' must be a whole number");
   says(without(whole, "\"nodes\": 2", "\"nodes\": -2"), "'nodes' must be a number above 0");
   says(without(whole, "\"mbit_s\": 100", "\"mbit_s\": 100, \"gbyte_s\": 1"), "one of 'gbyte_s' and 'mbit_s'");
+  says(without(whole, "\"mbit_s\": 100", "\"mbit_s\": 100, \"burden\": 1.5"),
+       "'between.burden' must be a number of at least 0 and at most 1, not 1.5");
   says(without(whole, "\"latency_us\": 50", "\"latency_us\": 50, \"shared_memory\": true"), "nodes share no memory");
   says(without(whole, ", \"between\": {\"mbit_s\": 100, \"latency_us\": 50}"), "'between' is missing");
 }

@@ -104,6 +104,20 @@ TEST_CASE("resources that share work at full speed while there are few of them")
   CHECK(simulation.busy(b) == Approx(2));
 }
 
+TEST_CASE("a device that makes transfers itself and these transfers slow each other down while both last") {
+  Simulation simulation;
+  int const device = simulation.resource("device"), link = simulation.resource("link");
+  simulation.overlap(link, device, 0.75, 2);
+  int const sent = simulation.task(link, 1.5, Simulation::Kind::transfer);
+  int const first = simulation.task(device, 0.5, Simulation::Kind::forward);  // 2 s, in which 1 of the transfer is done
+  int const nothing = simulation.task(device, 0, Simulation::Kind::wait, {sent, first});
+  int const second = simulation.task(device, 1, Simulation::Kind::forward, {nothing});
+  CHECK(simulation.run() == Approx(3.5));
+  CHECK(simulation.end(first) == Approx(2));
+  CHECK(simulation.end(sent) == Approx(2.5));
+  CHECK(simulation.end(second) == Approx(3.5));
+}
+
 TEST_CASE("pipelines take what the formulae of their schedules say") {
   int const stages = 4;
   std::int64_t const micro = 8;

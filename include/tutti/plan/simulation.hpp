@@ -49,6 +49,11 @@ class Simulation {
     shares_[static_cast<std::size_t>(resource)] = true;
     capacity_ = capacity;
   }
+  /// While both work, `burden` is the share of its time that `device` has not for its own tasks, and those of `link`
+  /// take `stretch` times as long. As processors that make transfers themselves, between steps.
+  void overlap(Resource link, Resource device, double burden, double stretch) {
+    overlaps_.push_back({link, device, burden, stretch});
+  }
   /// A task that begins when all of `after` are done; negative ones do not count. Errors: invalid_argument, for a task
   /// that is not there yet: so there are no cycles.
   Task task(Resource resource, double seconds, Kind kind, std::span<Task const> after) {
@@ -87,26 +92,36 @@ class Simulation {
     std::vector<std::priority_queue<Ready, std::vector<Ready>, std::greater<>>> waiting(resources_.size());
     std::vector<Task> working(resources_.size(), -1);
     shares_.resize(resources_.size(), false);
-    double slowness = 1;  // of those that share
+    std::vector<double> slowness(resources_.size(), 1.0);
     auto const start = [&](std::size_t resource, double now) {
       if (working[resource] >= 0 || waiting[resource].empty()) return;
       Task const id = working[resource] = waiting[resource].top().second;
       waiting[resource].pop();
       Entry& entry = tasks_[static_cast<std::size_t>(id)];
       entry.begin = now;
-      entry.end = now + entry.seconds * (shares_[resource] ? slowness : 1);
+      entry.end = now + entry.seconds * slowness[resource];
+    };
+    auto const works = [&](std::size_t resource) {
+      return working[resource] >= 0 && tasks_[static_cast<std::size_t>(working[resource])].seconds > 0;
     };
     auto const slow_down = [&](double now) {
       double active = 0;
-      for (std::size_t r = 0; r < working.size(); ++r)
-        active += working[r] >= 0 && shares_[r] && tasks_[static_cast<std::size_t>(working[r])].seconds > 0 ? 1 : 0;
-      double const slower = capacity_ > 0 ? std::max(1.0, active / capacity_) : 1;
-      if (slower == slowness) return;
-      for (std::size_t r = 0; r < working.size(); ++r)
-        if (working[r] >= 0 && shares_[r])
+      for (std::size_t r = 0; r < working.size(); ++r) active += shares_[r] && works(r) ? 1 : 0;
+      double const crowded = capacity_ > 0 ? std::max(1.0, active / capacity_) : 1;
+      for (std::size_t r = 0; r < working.size(); ++r) {
+        double left = 1, stretch = 1;
+        for (Overlap const& one : overlaps_) {
+          auto const link = static_cast<std::size_t>(one.link), device = static_cast<std::size_t>(one.device);
+          if (device == r && works(link)) left -= one.burden;
+          if (link == r && works(device)) stretch = one.stretch;
+        }
+        double const slower = (shares_[r] ? crowded : 1) * stretch / std::max(left, 0.05);
+        if (slower == slowness[r]) continue;
+        if (working[r] >= 0)
           if (double& ends = tasks_[static_cast<std::size_t>(working[r])].end; ends > now)
-            ends = now + (ends - now) * slower / slowness;
-      slowness = slower;
+            ends = now + (ends - now) * slower / slowness[r];
+        slowness[r] = slower;
+      }
     };
     for (std::size_t id = 0; id < count; ++id)
       if (tasks_[id].waits_for == 0)
@@ -180,7 +195,12 @@ class Simulation {
     double seconds = 0, begin = 0, end = 0;
     int waits_for = 0;
   };
+  struct Overlap {
+    Resource link = 0, device = 0;
+    double burden = 0, stretch = 1;
+  };
   std::vector<std::string> resources_;
+  std::vector<Overlap> overlaps_;
   std::vector<bool> shares_;  // by resource
   double capacity_ = 0;       // of those that share
   std::vector<Entry> tasks_;

@@ -94,6 +94,7 @@ class AxisCosts {
   int sharing(graph::MeshAxis axis) const {
     return std::max(1, node_.in_node / std::max(1, group(axis).in_node));
   }
+  Cluster const& cluster() const noexcept { return cluster_; }
   TransferCost operator()(Collective kind, double bytes, graph::MeshAxis axis) const {
     return cost_of(kind, bytes, group(axis), cluster_, sharing(axis));
   }
@@ -216,6 +217,9 @@ inline PassTimes simulate_pass(graph::StepList const& list, StepTimes const& tim
   std::array<Simulation::Resource, graph::mesh_axes> links{};
   // Axes whose ranks are on several nodes share the node's link.
   int const between = simulation.resource("between nodes"), inside = simulation.resource("inside nodes");
+  Cluster const& cluster = costs.cluster();
+  simulation.overlap(between, device, cluster.between.burden, cluster.between.stretch);
+  simulation.overlap(inside, device, cluster.inside.burden, cluster.inside.stretch);
   for (int axis = 0; axis < graph::mesh_axes; ++axis)
     links[static_cast<std::size_t>(axis)] =
         costs.group(static_cast<graph::MeshAxis>(axis)).nodes > 1 ? between : inside;

@@ -130,7 +130,6 @@ TEST_CASE("a value from code is checked too, and named by its key") {
   REQUIRE_ERROR(MpiConfig{.count_limit = std::int64_t{0}}.resolved(), ErrorKind::configuration, "count_limit is 0. ");
   REQUIRE_ERROR(MpiConfig{.tuning = "quick"}.resolved(), ErrorKind::configuration,
                 "tuning is quick. Use auto, library");
-                "tuning is quick. Use auto, library");
   REQUIRE_ERROR((MpiConfig{.wait = exec::WaitPolicy{-1, 0, 1}}.resolved()), ErrorKind::configuration, "wait is -1,0,1");
   REQUIRE_ERROR(MpiConfig{.check_level = static_cast<mpi::CheckLevel>(7)}.resolved(), ErrorKind::configuration,
                 "check_level is 7. Use off");
