@@ -148,6 +148,13 @@ TEST_CASE("pipelines take what the formulae of their schedules say") {
   CHECK(simulate_pipeline(of(Schedule::gpipe), even, micro, 0, nullptr, 4).seconds == Approx(ideal + bubble));
   CHECK_THROWS_AS(simulate_pipeline(of(Schedule::interleaved, 2), halves, 6, 0), Error);
   CHECK(simulate_pipeline({}, {{f, b, 0}}, 3, 0).seconds == Approx(9));
+  // The last stage's addend is on its way while the others still go back: here for 3 x 2 s.
+  auto const with_sum = [&](double send) {
+    return simulate_pipeline(of(Schedule::gpipe), even, micro, 0, nullptr, 0, {{{0, 3}, send}});
+  };
+  CHECK(with_sum(4).seconds == Approx(ideal + bubble));
+  CHECK(with_sum(4).sums == Approx(4));
+  CHECK(with_sum(7).sums == Approx(1 + 7));
 }
 
 TEST_CASE("of equal stages the bubble that is foretold is the formula's, of every schedule") {

@@ -22,17 +22,25 @@ struct StageTimes {
   double weights = 0;  ///< of backward
 };
 
+/// A gradient that several stages add up: each sends its addend to the first of them once it is done with its own
+/// micro-batches, and this one sends them the sum.
+struct SumOfStages {
+  std::vector<int> stages;
+  double send = 0;  ///< seconds of one message
+};
+
 struct PipelineTimes {
   double seconds = 0;  ///< until the last stage is done
+  double sums = 0;     ///< from then until all have the sums
   double bubble = 0;   ///< share of the devices' time in which they wait
 };
 
 /// `parts`: times of every part of the model, in its order. `send`: seconds of a message to the next stage. `at_once`:
-/// stages for which there are processors; 0: for all.
+/// stages for which there are processors; 0: for all. `sums`: behind all else.
 /// Errors: configuration, for micro-batches that the schedule cannot divide.
 inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vector<StageTimes> const& parts,
                                        std::int64_t micro, double send, Simulation* picture = nullptr,
-                                       double at_once = 0) {
+                                       double at_once = 0, std::vector<SumOfStages> const& sums = {}) {
   using Work = parallel::PipelineWork;
   using Task = Simulation::Task;
   int const stages = layout.stages, count = layout.parts();
@@ -47,7 +55,7 @@ inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vec
   }
   auto const at = [](auto index) { return static_cast<std::size_t>(index); };
   auto const index = [&](int part, std::int64_t m) { return at(part * micro + m); };
-  std::vector<Task> forward(at(count * micro), -1), backward = forward;
+  std::vector<Task> forward(at(count * micro), -1), backward = forward, done;  // done: by stage, its last task
   for (layout.stage = 0; layout.stage < stages; ++layout.stage) {
     Task last = -1;
     for (parallel::PipelineTask const& task : parallel::pipeline_tasks(layout, micro)) {
@@ -64,6 +72,7 @@ inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vec
       if (task.work == Work::forward) forward[index(part, task.micro_batch)] = last;
       if (task.work == Work::backward) backward[index(part, task.micro_batch)] = last;
     }
+    done.push_back(last);
   }
   for (int part = 0; part < count; ++part)
     for (std::int64_t m = 0; m < micro; ++m) {
@@ -76,8 +85,18 @@ inline PipelineTimes simulate_pipeline(parallel::PipelineLayout layout, std::vec
                                         {backward[index(part + 1, m)]});
       simulation.order(came, b);
     }
+  for (SumOfStages const& sum : sums) {
+    std::vector<Task> came{done[at(sum.stages.front())]};
+    for (std::size_t s = 1; s < sum.stages.size(); ++s)
+      came.push_back(
+          simulation.task(back[at(sum.stages[s])], sum.send, Simulation::Kind::transfer, {done[at(sum.stages[s])]}));
+    for (std::size_t s = 1; s < sum.stages.size(); ++s)
+      simulation.task(next[at(sum.stages.front())], sum.send, Simulation::Kind::transfer, came);
+  }
   PipelineTimes times;
-  times.seconds = simulation.run();
+  double const end = simulation.run();
+  for (Task const one : done) times.seconds = std::max(times.seconds, simulation.end(one));
+  times.sums = end - times.seconds;
   double busy = 0;
   for (int const one : device) busy += simulation.busy(one);
   times.bubble = times.seconds > 0 ? 1 - busy / (times.seconds * stages) : 0;

@@ -103,19 +103,19 @@ inline void predict_pipeline(Prediction& result, RankPrograms const& programs, S
     traffic[static_cast<std::size_t>(stage)].add(axis, send, micro * (2 * layout.chunks - ends));
   }
   if (scatters) send.seconds += costs(Collective::all_gather, bytes, graph::MeshAxis::tensor).seconds;
-  PipelineTimes const pipeline = simulate_pipeline(layout.stages(), parts, layout.micro_steps, send.seconds, picture,
-                                                   stages_at_once(layout, cluster));
-  double sums = 0;  // each stage sends its addend to the first of them, which sends the sum
+  std::vector<SumOfStages> sums;
   for (RankPrograms::Shared const& sum : programs.sums) {
     TransferCost const cost = message(sum.bytes);
-    sums += 2 * (sum.stages - 1) * cost.seconds;
-    traffic[0].add(axis, cost, sum.stages - 1);
+    sums.push_back({sum.stages, cost.seconds});
+    traffic[0].add(axis, cost, static_cast<double>(sum.stages.size() - 1));
   }
+  PipelineTimes const pipeline = simulate_pipeline(layout.stages(), parts, layout.micro_steps, send.seconds, picture,
+                                                   stages_at_once(layout, cluster), sums);
   result.traffic = *std::max_element(traffic.begin(), traffic.end(),
                                      [](Traffic const& a, Traffic const& b) { return a.all() < b.all(); });
-  result.seconds = pipeline.seconds + sums + update;
+  result.seconds = pipeline.seconds + pipeline.sums + update;
   result.bubble = pipeline.bubble * pipeline.seconds / result.seconds;
-  result.exposed = exposed / stages + sums;
+  result.exposed = exposed / stages + pipeline.sums;
   result.compute = result.seconds * (1 - result.bubble) - result.exposed;
 }
 

@@ -50,8 +50,8 @@ struct RankPrograms {
   std::vector<train::CompiledStage> stages;  ///< of a pipeline: those that differ
   std::vector<std::size_t> stage;            ///< by its number: which of these it is
   struct Shared {
-    double bytes = 0;  ///< of a gradient
-    int stages = 0;    ///< that add it up
+    double bytes = 0;         ///< of a gradient
+    std::vector<int> stages;  ///< that add it up
   };
   std::vector<Shared> sums;
   std::vector<Memory> memory;   ///< of a rank; of a pipeline of one of each stage
@@ -249,7 +249,7 @@ class Compilation {
       for (graph::Parameter const& parameter : pipeline.cut().model().parameters)
         if (sum.field == concat("accumulated.", pipeline.cut().model().name(parameter.node)))
           result_.sums.push_back({4 * static_cast<double>(pipeline.cut().model().shape(parameter.node).size()),
-                                  static_cast<int>(sum.stages.size())});
+                                  {sum.stages.begin(), sum.stages.end()}});
   }
 
   /// Of everything but the workspace. `update` is the graph of the program that updates.
