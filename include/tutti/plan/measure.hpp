@@ -274,8 +274,8 @@ struct Overlap {
 /// `start` starts a transfer, which takes `alone` seconds where a rank only waits for it; here the rank looks after it
 /// between two bits of work, as a step does. Ranks: all of the port.
 template <class F>
-Overlap measure_overlap(comm::Port& port, BitOfWork& work, double alone, F const& start, int runs,
-                        std::source_location where) {
+Overlap measure_overlap(comm::Port& port, double alone, F const& start, int runs, std::source_location where) {
+  BitOfWork work;
   std::vector<double> shares, times;
   for (int run = 0; run < runs; ++run) {
     port.barrier(where);
@@ -303,9 +303,8 @@ inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t byte
                          std::source_location where = std::source_location::current()) {
   std::int64_t const ranks = port.size(), count = bytes / 4 / ranks * ranks;
   int run = 0;
-  detail::BitOfWork work;
   detail::Overlap overlap{0, shared_memory ? 1.0 : 0.0};  // mean of the three kinds, where no memory is shared
-  auto const time = [&](auto const& start, bool large) {
+  auto const time = [&](auto const& start) {
     std::vector<double> seconds;
     for (run = 0; run <= runs; ++run) {
       port.barrier(where);
@@ -313,32 +312,33 @@ inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t byte
       port.wait(start());
       if (run > 0) seconds.push_back(static_cast<double>(exec::now_ns() - begin) / 1e9);
     }
-    double const found = detail::quantile(std::move(seconds), shared_memory ? 0.5 : 0.25);
-    if (large && !shared_memory) {
-      detail::Overlap const one = detail::measure_overlap(port, work, found, start, runs, where);
+    return detail::quantile(std::move(seconds), shared_memory ? 0.5 : 0.25);
+  };
+  auto const time_and_overlap = [&](auto const& start) {
+    double const alone = time(start);
+    if (!shared_memory) {
+      detail::Overlap const one = detail::measure_overlap(port, alone, start, runs, where);
       overlap.burden += one.burden / 3, overlap.stretch += one.stretch / 3;
     }
-    return found;
+    return alone;
   };
   void* const together = port.allocate(static_cast<std::size_t>(bytes));
   std::memset(together, 0, static_cast<std::size_t>(bytes));
   auto const sum = [&](std::int64_t elements) {
-    return time([&] { return port.start_all_reduce(together, elements, DType::float32, comm::PortOp::sum, where); },
-                elements > 2);
+    return
+        [&, elements] { return port.start_all_reduce(together, elements, DType::float32, comm::PortOp::sum, where); };
   };
-  double const small = sum(2), large = sum(count);
+  double const small = time(sum(2)), large = time_and_overlap(sum(count));
   port.release(together);
   constexpr int places = 8;
   std::vector<float> wholes(static_cast<std::size_t>(places * count)), parts(wholes.size() / port.size());
   auto const whole = [&] { return wholes.data() + run % places * count; };
   auto const part = [&] { return parts.data() + run % places * (count / ranks); };
   double const gather =
-      time([&] { return port.start_all_gather(part(), whole(), count / ranks, DType::float32, where); }, true);
-  double const scatter = time(
-      [&] {
-        return port.start_reduce_scatter(whole(), part(), count / ranks, DType::float32, comm::PortOp::sum, where);
-      },
-      true);
+      time_and_overlap([&] { return port.start_all_gather(part(), whole(), count / ranks, DType::float32, where); });
+  double const scatter = time_and_overlap([&] {
+    return port.start_reduce_scatter(whole(), part(), count / ranks, DType::float32, comm::PortOp::sum, where);
+  });
   double const all = static_cast<double>(count) * 4;
   int const stages = std::max(1, ring(Collective::all_reduce, all, port.size()).stages);
   double const latency = shared_memory ? small : small / stages;

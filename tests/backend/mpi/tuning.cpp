@@ -31,14 +31,19 @@ TEST_CASE("the named tunings set variables of the library in question, or none")
 }
 
 TEST_CASE("Messages over TCP need not be asked for, where UCX sends them and the tuning leaves it to us") {
-  std::string const ucx = "MPICH Version: 4.0.2 MPICH Device: ch4:ucx";
-  auto const set = mpi::eager_variables(ucx, true, 64, true);
+  std::string const ucx = "MPICH Version: 4.0.2 MPICH Device: ch4:ucx", later = "MPICH Version: 4.2.1 Device: ch4:ucx";
+  std::string const other = "MPICH Version: 4.0.2 MPICH Device: ch4:ofi";
+  CHECK(mpi::strands_late_ranks(ucx));
+  CHECK(!mpi::strands_late_ranks(later));
+  CHECK(!mpi::strands_late_ranks(other));
+  CHECK(!mpi::strands_late_ranks("Open MPI v4.1.4"));
+  auto const set = mpi::eager_variables(ucx, true, 64);
   REQUIRE(set.size() == 1);
   CHECK(set[0].name + "=" + set[0].value == "UCX_RNDV_THRESH=16m");
-  CHECK(mpi::eager_variables(ucx, true, 65, false).size() == 1);
-  CHECK(mpi::eager_variables(ucx, true, 65, true).empty());
-  CHECK(mpi::eager_variables(ucx, false, 4, false).empty());
-  CHECK(mpi::eager_variables("MPICH Version: 4.0.2 MPICH Device: ch4:ofi", true, 4, false).empty());
+  CHECK(mpi::eager_variables(later, true, 65).size() == 1);
+  CHECK(mpi::eager_variables(ucx, true, 65).empty());
+  CHECK(mpi::eager_variables(ucx, false, 4).empty());
+  CHECK(mpi::eager_variables(other, true, 4).empty());
   for (char const* name : {"auto", "latency", "bandwidth"}) CHECK(Tuning(name).suits_network());
   for (char const* name : {"library", "MPIR_CVAR_A=1"}) CHECK(!Tuning(name).suits_network());
 }

@@ -9,7 +9,8 @@
 #include <tutti/comm/launcher.hpp>
 
 #include <dirent.h>
-#include <string_view>
+#include <cstdio>
+#include <string>
 
 namespace tutti::mpi {
 
@@ -30,15 +31,26 @@ inline bool reaches_nodes_by_tcp() noexcept {
   return here > 0 && comm::announced_ranks().ranks > here && !has_entries("/sys/class/infiniband");
 }
 
-/// Ranks of a job that can send so with an MPICH that leaves late ranks alone at the end (Process::close_together):
-/// each connects to each.
+inline bool is_over_ucx(std::string const& library) noexcept { return library.find("ch4:ucx") != std::string::npos; }
+
+/// MPICH before 4.2 over UCX closes its connections in MPI_Finalize and then waits for the other ranks without serving
+/// them (pmodels/mpich#6596). To close one of TCP takes an answer, which a late rank then never gets: the job hangs at
+/// its end.
+inline bool strands_late_ranks(std::string const& library) noexcept {
+  int major = 0;
+  int minor = 0;
+  return is_over_ucx(library) && std::sscanf(library.c_str(), "MPICH Version: %d.%d", &major, &minor) == 2 &&
+         (major < 4 || (major == 4 && minor < 2));
+}
+
+/// Ranks of a job that can send so with an MPICH that strands late ranks (Process::close_together): each connects to
+/// each.
 inline constexpr int most_eager_ranks = 64;
 
 /// The variable with which MPICH over UCX sends messages of up to 16 MiB without asking: buckets of gradients are
-/// smaller, and a receiver that is late keeps what has come.
-inline List<Variable> eager_variables(std::string_view library, bool tcp, int ranks, bool strands_late_ranks) {
-  if (!tcp || library.find("ch4:ucx") == std::string_view::npos) return {};
-  if (strands_late_ranks && ranks > most_eager_ranks) return {};
+/// smaller, and a receiver that is late keeps what has come. `library`: its version text.
+inline List<Variable> eager_variables(std::string const& library, bool tcp, int ranks) {
+  if (!tcp || !is_over_ucx(library) || (strands_late_ranks(library) && ranks > most_eager_ranks)) return {};
   return {{"UCX_RNDV_THRESH", "16m"}};
 }
 

@@ -21,7 +21,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <pthread.h>
 #include <source_location>
@@ -227,7 +226,7 @@ class Process {
         throw Error(ErrorKind::configuration, "mpi::Environment",
                     "tuning sets " + variable.name + ", which " + library() + " does not read");
     if (tuning.suits_network())
-      eager_ = eager_variables(version(), reaches_nodes_by_tcp(), comm::announced_ranks().ranks, strands_late_ranks());
+      eager_ = eager_variables(version(), reaches_nodes_by_tcp(), comm::announced_ranks().ranks);
     List<char const*> set;  // what the user has set stays
     for (List<Variable> const* const list : {&variables, &std::as_const(eager_)})
       for (Variable const& variable : *list)
@@ -295,18 +294,6 @@ class Process {
     }
   }
 
-  /// MPICH before 4.2 over UCX closes its connections in MPI_Finalize and then waits for the other ranks without
-  /// serving them (pmodels/mpich#6596). To close one of TCP takes an answer, which a late rank then never gets: the job
-  /// hangs at its end.
-  static bool strands_late_ranks() noexcept {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    int major = 0;
-    int minor = 0;
-    return std::strstr(text, "ch4:ucx") != nullptr &&
-           std::sscanf(text, "MPICH Version: %d.%d", &major, &minor) == 2 && (major < 4 || (major == 4 && minor < 2));
-  }
   /// Once all ranks have left the barrier none answers before it closes its own connections, so that all requests to
   /// close are out before the first answer. The pause is for the last to leave: of 20 jobs of four ranks on two cores 7
   /// hung after 2 ms, none after 20. On one node too, where UCX may be told to use TCP, or find nothing else. A rank
@@ -359,7 +346,7 @@ class Process {
     }
     if (owns_ && finalized == 0 && !closed.load() && (!abandoned.load() || exits || agreed_code.load() >= 0)) {
       if (abandoned.load()) limit_finalise();
-      if (strands_late_ranks()) close_together();
+      if (strands_late_ranks(version())) close_together();
       MPI_Finalize();
       if (tools_) MPI_T_finalize();
       tools_ = false;
