@@ -70,6 +70,16 @@ struct Model {
   std::int64_t sequences;
 };
 
+/// What train_gpt2 would say against the layout; "": nothing.
+std::string refused_by_trainer(train::Options options, plan::Layout const& layout) {
+  options.tensor_parallel = layout.tensor, options.pipeline_parallel = layout.pipeline, options.zero = layout.zero;
+  std::string said;
+  train::detail::check_layout(options, [&](std::string_view flag, std::string const& text, std::string const& what) {
+    if (said.empty()) said = concat("--", flag, text.empty() ? "" : " ", text, " ", what);
+  });
+  return said;
+}
+
 template <class Loss, class Config>
 int plan_of(Arguments const& a, Model<Config> const& model) {
   plan::Cluster const cluster = plan::read_cluster(a.cluster);
@@ -79,11 +89,19 @@ int plan_of(Arguments const& a, Model<Config> const& model) {
     measured = plan::MeasuredSteps::read(a.cluster);
   plan::MeasuredSteps const* const times = measured ? &*measured : nullptr;
   std::vector<plan::Prediction> found;
-  for (std::string const& text : a.layouts)
-    found.push_back(plan::predict<Loss>(model.config, model.work, plan::parse_layout(text), cluster, times));
+  for (std::string const& text : a.layouts) {
+    plan::Layout const layout = plan::parse_layout(text);
+    if (std::string const said = refused_by_trainer(a.options, layout); !said.empty())
+      throw Error(ErrorKind::configuration, "tutti_plan", concat("layout '", text, "': ", said));
+    found.push_back(plan::predict<Loss>(model.config, model.work, layout, cluster, times));
+  }
   if (a.layouts.empty())
     found = plan::search<Loss>(model.config, model.work, cluster,
-                               {.sequences = model.sequences, .pipelines = a.pipelines, .zero = a.zero}, times);
+                               {.sequences = model.sequences,
+                                .pipelines = a.pipelines,
+                                .zero = a.zero,
+                                .refuse = [&](plan::Layout const& one) { return refused_by_trainer(a.options, one); }},
+                               times);
   if (a.json) {
     for (plan::Prediction const& one : found) std::fputs((plan::to_json(one).dump() + "\n").c_str(), stdout);
     return 0;
@@ -111,6 +129,10 @@ int plan_of(Arguments const& a, Model<Config> const& model) {
   return best.refused.empty() ? 0 : 1;
 }
 
+/// Bytes that train_gpt2 has in memory beside what this program has: its tables and its data's, and once on a node its
+/// code and that of libraries that only it needs (OpenSSL, behind cpp-httplib). Measured on Debian 12.
+constexpr double trainer_private = 2e6, trainer_shared = 3e6;
+
 /// Ranks: all.
 template <class Loss, class Config>
 int measure(plan::Place const& place, Arguments const& a, Model<Config> const& model) {
@@ -130,7 +152,8 @@ int measure(plan::Place const& place, Arguments const& a, Model<Config> const& m
           plan::measure_steps<Loss>(context, model.config, model.work, layout, cluster, a.runs, place.of_process,
                                     [&](double x) { return parallel::largest(*place.everyone, x); });
       measured.merge(one.steps);
-      cluster.process_memory = std::max(cluster.process_memory, one.beside);
+      cluster.process_memory =
+          std::max(cluster.process_memory, one.beside + trainer_private + trainer_shared / place.on_node);
     } catch (Error const& error) {
       if (!a.layouts.empty()) throw;
       if (place.everyone->rank() == 0)

@@ -6,6 +6,8 @@
 #include <tutti/plan/cluster.hpp>
 #include <tutti/plan/layout.hpp>
 #include <tutti/plan/collective_cost.hpp>
+#include <tutti/plan/measure_link.hpp>
+#include <tutti/plan/machine.hpp>
 #include <tutti/plan/simulation.hpp>
 #include <tutti/plan/pipeline.hpp>
 #include <tutti/plan/programs.hpp>
@@ -13,7 +15,6 @@
 #include <tutti/plan/step_simulation.hpp>
 #include <tutti/plan/prediction.hpp>
 #include <tutti/plan/measure.hpp>
-#include <tutti/plan/machine.hpp>
 #include <tutti/plan/table.hpp>
 #include <tutti/plan/timeline.hpp>
 #include <tutti/plan/dry_run.hpp>

@@ -11,8 +11,14 @@
 #include <tutti/graph/program.hpp>
 #include <tutti/graph/state.hpp>
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 using namespace tutti;
 using namespace tutti::graph;
@@ -89,6 +95,26 @@ TEST_CASE("large blocks of memory start as zeros, on a cache line, and move with
     Memory const moved = std::move(memory);
     CHECK(moved.data() == data);
   }
+}
+
+TEST_CASE("memory of which parts are not touched takes the pages that are, and huge ones inside of them alone") {
+  constexpr std::int64_t bytes = 16 << 20, begin = 3 << 20, size = 6 << 20;  // two and a half huge pages
+  auto const resident = [](Memory const& memory, std::int64_t from, std::int64_t to) {
+    std::vector<unsigned char> pages(static_cast<std::size_t>((to - from) / 4096));
+    REQUIRE(::mincore(memory.data() + from, static_cast<std::size_t>(to - from), pages.data()) == 0);
+    return std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; });
+  };
+  Memory memory(bytes);
+  memory.prefer_small_pages();
+  memory.prefer_huge_pages(begin, size);
+  for (std::int64_t at = begin; at < begin + size; at += 4096) memory.data()[at] = std::byte{1};
+  CHECK(resident(memory, begin, begin + size) == size / 4096);
+  CHECK(resident(memory, 0, begin) == 0);
+  CHECK(resident(memory, begin + size, bytes) == 0);
+  Memory small(4096), none;
+  small.prefer_small_pages(), small.prefer_huge_pages(0, 4096);
+  none.prefer_small_pages(), none.prefer_huge_pages(0, 0);
+  CHECK(small.data()[0] == std::byte{0});
 }
 
 TEST_CASE("a state refers to memory of the caller's, under a name of its own") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/plan/programs.hpp> <tutti/plan/step_simulation.hpp> <tutti/plan/step_times.hpp>
-// Covers: <tutti/plan/search.hpp> <tutti/plan/table.hpp> <tutti/plan/measure.hpp> <tutti/plan/machine.hpp>
+// Covers: <tutti/plan/search.hpp> <tutti/plan/table.hpp> <tutti/plan/measure.hpp>
+// Covers: <tutti/plan/machine.hpp> <tutti/plan/measure_link.hpp>
 // Covers: <tutti/plan/dry_run.hpp>
 
 #include "support/catch.hpp"
@@ -19,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,10 +132,51 @@ TEST_CASE("what a step waits for is what its links take longer than what is comp
   CHECK(slow.traffic.inside[0] == Approx(4.0 * static_cast<double>(nn::parameter_count(model))).epsilon(0.2));
   CHECK(slow.seconds == Approx(transfer + slow.compute));  // one bucket, which is full when the last gradient is there
   CHECK(slow.exposed == Approx(slow.seconds - slow.compute).epsilon(1e-6));
+  CHECK(slow.memory.messages == 0);
+  cluster.inside.held = 1.5;  // one bucket, and sums of a few numbers
+  Prediction const holding = predict<Loss>(model, work, layout, cluster);
+  double const gradients = 4.0 * static_cast<double>(nn::parameter_count(model));
+  CHECK(holding.memory.messages == Approx(1.5 * gradients).epsilon(0.2));
+  CHECK(holding.memory_of_all == Approx(slow.memory_of_all + 2 * holding.memory.messages));
+  CHECK(holding.seconds == slow.seconds);
   cluster.inside = {.bandwidth = 1e12, .shared_memory = true};
   CHECK(predict<Loss>(model, work, layout, cluster).seconds == Approx(fast.seconds).epsilon(1e-3));
   cluster.processors_per_node = 1;  // both ranks are computed by one
   CHECK(predict<Loss>(model, work, layout, cluster).compute == Approx(2 * fast.compute));
+}
+
+TEST_CASE("memory that collectives under way take is found in the process's own") {
+  constexpr std::size_t block = 4 << 20;
+  LonePort port(1);
+  std::vector<std::vector<char>> taken;
+  double const held = plan::detail::measure_held(
+      port, 4, 4.0 * block,
+      [&](int i) {
+        if (i == 0) taken.clear();
+        taken.emplace_back(block, '1');
+        return comm::Port::Ticket{0};
+      },
+      std::source_location::current());
+  if (train::ProcessUse::forget_peak()) {
+    CHECK(held > 0.9);
+    CHECK(held < 1.1);
+  } else {
+    CHECK(held == 0);
+  }
+  CHECK(train::ProcessUse::peak_memory() >= train::ProcessUse::share_of_memory());
+}
+
+TEST_CASE("what a search is told to refuse is listed with the reason, and other stages of ZeRO are tried") {
+  auto const refuse = [](Layout const& layout) { return std::string(layout.zero == 1 ? "not this one" : ""); };
+  std::vector<Prediction> const found =
+      search<Loss>(model, work_of(1), machine(2), {.sequences = 4, .zero = 2, .refuse = refuse});
+  std::set<std::string> possible, refused;
+  for (Prediction const& one : found) {
+    if (one.refused.empty()) possible.insert(to_string(one.layout).substr(0, 14));
+    if (one.refused == "not this one") refused.insert(to_string(one.layout).substr(0, 14));
+  }
+  CHECK(possible.contains("d=2,t=1,zero=2"));
+  CHECK(refused == std::set<std::string>{"d=2,t=1,zero=1"});
 }
 
 TEST_CASE("steps have a phase: forward, head, backward, update, in this order") {

@@ -6,6 +6,7 @@
 #include <tutti/plan/collective_cost.hpp>
 #include <tutti/plan/pipeline.hpp>
 #include <tutti/plan/simulation.hpp>
+#include <tutti/plan/step_simulation.hpp>
 #include <tutti/plan/timeline.hpp>
 
 #include <string>
@@ -87,6 +88,23 @@ TEST_CASE("of groups over several nodes a rank sends its share of the node's sum
   CHECK(shared.seconds == Approx(bytes / 100e9 + 1e-6));
   cluster.inside = {};
   CHECK_THROWS_AS(cost_of(Collective::all_reduce, bytes, {4, 4, 1}, cluster), Error);
+}
+
+TEST_CASE("what a library holds of collectives is the most that are under way at once") {
+  Simulation simulation;
+  int const device = simulation.resource("device"), link = simulation.resource("link");
+  int const first = simulation.task(device, 1, Simulation::Kind::backward);
+  int const sent = simulation.task(link, 3, Simulation::Kind::transfer, {first});
+  int const second = simulation.task(device, 1, Simulation::Kind::backward, {first});
+  int const next = simulation.task(link, 1, Simulation::Kind::transfer, {second});
+  int const last = simulation.task(device, 0, Simulation::Kind::wait, {second, next});
+  int const small = simulation.task(link, 1, Simulation::Kind::transfer, {last});
+  CHECK(simulation.run() == Approx(6));
+  std::vector<UnderWay> all{{first, sent, 8}, {second, next, 4}, {last, small, 10}, {.from = last, .until = small}};
+  CHECK(most_held(all, simulation) == 12);  // the last one begins when the others have ended
+  all[2].held = 13;
+  CHECK(most_held(all, simulation) == 13);
+  CHECK(most_held({}, simulation) == 0);
 }
 
 TEST_CASE("resources that share work at full speed while there are few of them") {

@@ -13,6 +13,9 @@
 #if !TUTTI_WASM
 #include <cerrno>
 #include <fcntl.h>
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,6 +30,13 @@ inline constexpr bool have_huge = !TUTTI_WASM;             ///< whether there ar
 inline void prefer_huge([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 #if !TUTTI_WASM
   ::madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+}
+
+/// Of memory that begins at the bounds of a page, of which parts are never touched: pages no larger than they must be.
+inline void prefer_small([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
+#if !TUTTI_WASM
+  ::madvise(memory, bytes, MADV_NOHUGEPAGE);
 #endif
 }
 
@@ -72,6 +82,13 @@ inline void unmap(void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
   std::free(memory);
 #else
   ::munmap(memory, bytes);
+#endif
+}
+
+/// Gives memory that the heap holds, and nobody uses, back to the system, where it can.
+inline void return_free_heap() noexcept {
+#if defined(__GLIBC__) && !TUTTI_WASM
+  ::malloc_trim(0);
 #endif
 }
 

@@ -100,6 +100,21 @@ class Memory {
     else pages::clear(data_ + begin, static_cast<std::size_t>(bytes));
   }
 
+  /// For memory of which parts will not be touched: a huge page would have memory under them as well. Nothing for
+  /// memory that is not the system's.
+  void prefer_small_pages() noexcept {
+    if (mapped_ != nullptr && !in_file_) pages::prefer_small(data_, bytes_);
+  }
+  /// Of small pages, huge ones again where one lies in these bytes as a whole.
+  void prefer_huge_pages(std::int64_t begin, std::int64_t bytes) noexcept {
+    auto const size = static_cast<std::int64_t>(pages::huge);
+    if (!pages::have_huge || mapped_ == nullptr || in_file_ ||
+        reinterpret_cast<std::uintptr_t>(data_) % pages::huge != 0)
+      return;
+    std::int64_t const from = (begin + size - 1) / size * size, to = (begin + bytes) / size * size;
+    if (from < to) pages::prefer_huge(data_ + from, static_cast<std::size_t>(to - from));
+  }
+
   std::byte* data() const noexcept { return data_; }
   bool in_file() const noexcept { return in_file_; }
   std::int64_t bytes() const noexcept { return static_cast<std::int64_t>(bytes_); }

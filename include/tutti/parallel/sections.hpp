@@ -49,7 +49,12 @@ class StateSections {
           if (part.field == name) part.mine.push_back({begin, begin + ref.bytes()});
       }
     }
-    for (Part& part : parts_) part.mine.stable_sort([](Range const& a, Range const& b) { return a.begin < b.begin; });
+    for (Part& part : parts_) {
+      part.mine.stable_sort([](Range const& a, Range const& b) { return a.begin < b.begin; });
+      graph::Memory& memory = state.at(part.field).memory;
+      memory.prefer_small_pages();
+      for (Range const& range : part.mine) memory.prefer_huge_pages(range.begin, range.end - range.begin);
+    }
     clear_others(state);
   }
 

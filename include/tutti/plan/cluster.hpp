@@ -29,6 +29,8 @@ struct Link {
   double scatter = 0;    ///< bytes a second of sums that are scattered; 0: bandwidth
   double burden = 0;     ///< share of a device's time that transfers beside its steps cost it
   double stretch = 1;    ///< how much longer these transfers take than others
+  /// Bytes that the library of a rank keeps for each byte of a sum under way, of a gather, of a sum that is scattered.
+  double held = 0, gather_held = 0, scatter_held = 0;
   /// Devices reach each other's memory: a collective is one pass over it, made by the devices themselves in the time in
   /// which they would compute. False: messages travel in rings, beside what is computed.
   bool shared_memory = false;
@@ -125,8 +127,8 @@ class ClusterObject {
 };
 
 inline Link link_of(ClusterObject const& json) {
-  json.require_known(
-      {"gbyte_s", "mbit_s", "gather_gbyte_s", "scatter_gbyte_s", "burden", "stretch", "latency_us", "shared_memory"});
+  json.require_known({"gbyte_s", "mbit_s", "gather_gbyte_s", "scatter_gbyte_s", "burden", "stretch", "held",
+                      "gather_held", "scatter_held", "latency_us", "shared_memory"});
   if (json.has("gbyte_s") == json.has("mbit_s")) json.refuse("a link needs one of 'gbyte_s' and 'mbit_s'");
   return {.bandwidth = json.has("gbyte_s") ? json.needed("gbyte_s", 1e9) : json.needed("mbit_s", 1e6 / 8),
           .latency = json.number("latency_us", 1e-6, 0, true),
@@ -134,6 +136,9 @@ inline Link link_of(ClusterObject const& json) {
           .scatter = json.number("scatter_gbyte_s", 1e9, 0),
           .burden = json.number("burden", 1, 0, true, 1),
           .stretch = json.number("stretch", 1, 1, false, 100),
+          .held = json.number("held", 1, 0, true, 100),
+          .gather_held = json.number("gather_held", 1, 0, true, 100),
+          .scatter_held = json.number("scatter_held", 1, 0, true, 100),
           .shared_memory = json.truth("shared_memory", false)};
 }
 

@@ -20,6 +20,7 @@ struct TransferCost {
   double seconds = 0;
   double inside = 0, between = 0;  ///< bytes that it sends to others of its node, and to other nodes
   bool by_device = false;          ///< the device itself makes it, and computes nothing meanwhile
+  double held = 0;                 ///< bytes that a rank's library keeps while it is under way
 };
 
 /// Of a ring of `ranks`, in which every stage sends `bytes / ranks`, all links at once: 2 (ranks - 1) stages for a sum,
@@ -52,6 +53,16 @@ inline double rate(Link const& link, Collective kind) noexcept {
   return link.bandwidth;
 }
 
+/// Bytes that a rank's library keeps for a collective of `bytes` under way.
+inline double held(Link const& link, Collective kind, double bytes) noexcept {
+  switch (kind) {
+    case Collective::all_reduce: return link.held * bytes;
+    case Collective::all_gather: return link.gather_held * bytes;
+    case Collective::reduce_scatter: return link.scatter_held * bytes;
+    default: return 0;
+  }
+}
+
 /// `bytes` as of `ring`. `sharing`: ranks of a node that send out of it at the same time, each a member of a group of
 /// its own; the node's link is theirs together.
 /// Errors  configuration: a link that the cluster's description does not have.
@@ -77,6 +88,7 @@ inline TransferCost cost_of(Collective kind, double bytes, Group const& group, C
     } else {
       Ring const way = ring(kind, bytes, group.in_node);
       cost.seconds = way.seconds(cluster.inside.latency, rate(cluster.inside, kind));
+      cost.held = held(cluster.inside, kind, bytes);
       cost.inside = way.bytes();
     }
   }
@@ -86,6 +98,7 @@ inline TransferCost cost_of(Collective kind, double bytes, Group const& group, C
     Ring const way = ring(kind, bytes / group.in_node, group.nodes);
     cost.seconds += way.seconds(cluster.between.latency, rate(cluster.between, kind) / (group.in_node * sharing));
     cost.between = way.bytes();
+    cost.held += held(cluster.between, kind, bytes / group.in_node);
     cost.by_device = false;
   }
   return cost;

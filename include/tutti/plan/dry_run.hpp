@@ -6,6 +6,7 @@
 #include <tutti/parallel/compression.hpp>
 #include <tutti/parallel/stage_balance.hpp>
 #include <tutti/plan/machine.hpp>
+#include <tutti/plan/measure.hpp>
 #include <tutti/plan/prediction.hpp>
 #include <tutti/plan/table.hpp>
 #include <tutti/plan/timeline.hpp>

@@ -10,7 +10,7 @@
 #include <tutti/exec/processors.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/plan/cluster.hpp>
-#include <tutti/plan/measure.hpp>
+#include <tutti/plan/measure_link.hpp>
 #include <tutti/train/profiling.hpp>
 
 #include <nlohmann/json.hpp>
@@ -77,6 +77,9 @@ inline nlohmann::json to_json(Cluster const& cluster) {
     if (one.scatter > 0) said["scatter_gbyte_s"] = one.scatter / 1e9;
     if (one.burden > 0) said["burden"] = one.burden;
     if (one.stretch > 1) said["stretch"] = one.stretch;
+    if (one.held > 0) said["held"] = one.held;
+    if (one.gather_held > 0) said["gather_held"] = one.gather_held;
+    if (one.scatter_held > 0) said["scatter_held"] = one.scatter_held;
     return said;
   };
   nlohmann::json json{{"name", cluster.name},

@@ -59,8 +59,8 @@ inline double stages_at_once(Layout const& layout, Cluster const& cluster) {
 }
 
 /// Of a pipeline, whose stages run their own programs.
-inline void predict_pipeline(Prediction& result, RankPrograms const& programs, StepTimes const& times,
-                             AxisCosts const& costs, Cluster const& cluster, Simulation* picture) {
+inline void predict_pipeline(Prediction& result, RankPrograms& programs, StepTimes const& times, AxisCosts const& costs,
+                             Cluster const& cluster, Simulation* picture) {
   Layout const& layout = result.layout;
   int const stages = layout.pipeline, count = stages * layout.chunks;
   auto const micro = static_cast<double>(layout.micro_steps);
@@ -71,6 +71,8 @@ inline void predict_pipeline(Prediction& result, RankPrograms const& programs, S
     PassTimes const told = simulate_pass(program.list, times, costs, {}, sent);
     traffic[static_cast<std::size_t>(stage)].add(sent, runs);
     exposed += told.exposed * runs;
+    Memory& memory = programs.memory[static_cast<std::size_t>(stage)];
+    memory.messages = std::max(memory.messages, told.held);
     return told.seconds;
   };
   auto const of = [&](int stage) -> train::CompiledStage const& {
@@ -145,9 +147,6 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
     crowding /= std::max(1.0, measured->ranks_on_node * measured->threads / cluster.processors_per_node);
   StepTimes const times(cluster.device, measured, crowding);
   RankPrograms programs = compile_programs<Loss>(config, work.options, work.optimizer, layout, cluster, where);
-  result.memory = programs.most_memory(on_node);
-  for (Memory const& memory : programs.memory)
-    result.memory_of_all += memory.rank(on_node) * layout.data * layout.tensor;
   if (layout.pipeline == 1) {
     LayerGather gather;
     if (layout.zero == 3 && layout.data > 1 && !programs.gathers)
@@ -164,6 +163,7 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
       result.seconds += runs * told.seconds;
       result.compute += runs * told.compute;
       result.exposed += runs * told.exposed;
+      programs.memory[0].messages = std::max(programs.memory[0].messages, told.held);
       result.traffic.add(traffic, runs);
     }
     if (layout.zero == 2 && layout.data > 1 && !programs.gathers) {  // parameters come back once
@@ -178,6 +178,9 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
     detail::predict_pipeline(result, programs, times, costs, cluster, picture);
   }
   result.seconds += work.step_overhead;
+  result.memory = programs.most_memory(on_node);
+  for (Memory const& memory : programs.memory)
+    result.memory_of_all += memory.rank(on_node) * layout.data * layout.tensor;
   result.memory_of_rank = result.memory.rank(on_node);
   if (cluster.device.memory > 0 && result.memory_of_rank > cluster.device.memory)
     result.refused = concat("memory: needs ", train::human_bytes(result.memory_of_rank), " of ",

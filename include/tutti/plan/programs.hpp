@@ -32,12 +32,13 @@ struct Memory {
   double moments = 0;
   double workspace = 0;   ///< activations, gradients, temporaries
   double tokens = 0;      ///< of a step's batch, and of messages between stages
+  double messages = 0;    ///< what the library keeps of collectives under way
   double process = 0;     ///< program, libraries, stacks
   double shared = 0;      ///< of parameters and moments, what the ranks of a node have one copy of
 
   /// What a rank needs: of what is shared, its part of the node's copy.
   double rank(int ranks_on_node) const noexcept {
-    return parameters + moments + workspace + tokens + process - shared * (1 - 1.0 / ranks_on_node);
+    return parameters + moments + workspace + tokens + messages + process - shared * (1 - 1.0 / ranks_on_node);
   }
 };
 

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::plan {
@@ -19,6 +21,8 @@ struct SearchOptions {
   bool pipelines = true;
   int zero = 1;                 ///< stages up to this one
   bool recompute = true;        ///< blocks are computed again where memory is too small otherwise
+  /// Why a layout cannot be, beside what its programs say; "": it can. As a trainer refuses combinations of its flags.
+  std::function<std::string(Layout const&)> refuse = {};
 };
 
 /// Of every way to write the devices as data x tensor x pipeline, and of every size of micro-batch, the best; those
@@ -36,6 +40,11 @@ std::vector<Prediction> search(typename Loss::Config const& config, Work const& 
     one.options.evaluation_batch = batch;
     one.options.recompute = recompute;
     Prediction prediction;
+    if (std::string refused = options.refuse ? options.refuse(layout) : ""; !refused.empty()) {
+      prediction.layout = layout;
+      prediction.refused = std::move(refused);
+      return prediction;
+    }
     try {
       prediction = predict<Loss>(config, one, layout, cluster, measured, nullptr, where);
     } catch (Error const& error) {
@@ -82,7 +91,7 @@ std::vector<Prediction> search(typename Loss::Config const& config, Work const& 
           if (prediction.seconds == 0) break;  // another batch does not mend it
         }
         if (any) found.push_back(best);
-        if (any && best.seconds == 0) break;
+        if (zero == 0 && any && best.seconds == 0) break;  // ZeRO does not mend it either
       }
     }
   std::stable_sort(found.begin(), found.end(), [](Prediction const& a, Prediction const& b) {

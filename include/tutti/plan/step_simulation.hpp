@@ -55,6 +55,7 @@ struct PassTimes {
   double seconds = 0;          ///< all of it
   double compute = 0;          ///< of steps
   double exposed = 0;          ///< waits for collectives, and those that the device makes itself
+  double held = 0;             ///< bytes that a rank's library keeps of collectives under way, at most
   std::array<double, 4> phase{};  ///< seconds of steps, by Phase
 };
 
@@ -141,14 +142,34 @@ struct LayerGather {
   double bytes = 0;  ///< of a layer's parameters; 0: they are whole everywhere
 };
 
+/// A collective of a pass: the device goes to it when `from` is done, and it ends with `until`.
+struct UnderWay {
+  Simulation::Task from = -1, until = -1;
+  double held = 0;     ///< bytes
+  bool waits = false;  ///< the device waits meanwhile
+};
+
+/// The most bytes that these hold at once. `simulation` has run.
+inline double most_held(std::vector<UnderWay> const& all, Simulation const& simulation) {
+  std::vector<std::pair<double, double>> changes;  // when, and by how much: what ends goes before what begins then
+  for (UnderWay const& one : all) {
+    if (one.held <= 0) continue;
+    changes.push_back({one.from < 0 ? 0.0 : simulation.end(one.from), one.held});
+    changes.push_back({simulation.end(one.until), -one.held});
+  }
+  std::sort(changes.begin(), changes.end());
+  double now = 0, most = 0;
+  for (auto const& [when, bytes] : changes) most = std::max(most, now += bytes);
+  return most;
+}
+
 /// Adds the tasks of one pass to `simulation`, on this device's resource and those of its links by axis, behind
 /// `after`. Returns the last task.
 inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& list, StepTimes const& times,
                                  AxisCosts const& costs, Simulation::Resource device,
                                  std::array<Simulation::Resource, graph::mesh_axes> const& links,
                                  LayerGather const& gather, PassTimes& told, Traffic& traffic,
-                                 std::vector<std::pair<Simulation::Task, Simulation::Task>>& waits,
-                                 Simulation::Task after = -1) {
+                                 std::vector<UnderWay>& collectives, Simulation::Task after = -1) {
   using Kind = Simulation::Kind;
   using Task = Simulation::Task;
   using graph::StepKind;
@@ -160,18 +181,21 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
   auto const transfer = [&](TransferCost const& cost, graph::MeshAxis axis) {
     traffic.add(axis, cost);
     if (cost.by_device) told.exposed += cost.seconds;
-    return simulation.task(cost.by_device ? device : links[static_cast<std::size_t>(axis)], cost.seconds,
-                           Kind::transfer, {last});
+    Task const sent = simulation.task(cost.by_device ? device : links[static_cast<std::size_t>(axis)], cost.seconds,
+                                      Kind::transfer, {last});
+    collectives.push_back({last, sent, cost.held});
+    return sent;
+  };
+  auto const wait_for = [&](Task sent) {
+    collectives.push_back({.from = last, .until = sent, .waits = true});
+    last = simulation.task(device, 0, Kind::wait, {last, sent});
   };
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     graph::Step const& step = list.steps[s];
     Collective kind{};
     double bytes = 0;
     if (graph::is_wait(step.kind)) {
-      Task const sent = slots.at(static_cast<std::size_t>(step.slot));
-      Task const wait = simulation.task(device, 0, Kind::wait, {last, sent});
-      waits.push_back({last, sent});
-      last = wait;
+      wait_for(slots.at(static_cast<std::size_t>(step.slot)));
       continue;
     }
     if (detail::collective_of(step, kind, bytes)) {
@@ -182,8 +206,7 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
         slots.resize(std::max(slots.size(), static_cast<std::size_t>(step.slot) + 1), -1);
         slots[static_cast<std::size_t>(step.slot)] = sent;
       } else {
-        waits.push_back({last, sent});
-        last = simulation.task(device, 0, Kind::wait, {last, sent});
+        wait_for(sent);
       }
       continue;
     }
@@ -192,8 +215,7 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
       layer = {phase, step.layer};
       if (gathered < 0) gathered = transfer(costs(Collective::all_gather, gather.bytes, graph::MeshAxis::data),
                                             graph::MeshAxis::data);
-      waits.push_back({last, gathered});
-      last = simulation.task(device, 0, Kind::wait, {last, gathered});
+      wait_for(gathered);
       // The next layer's; behind the last one of the backward pass there is none.
       gathered = transfer(costs(Collective::all_gather, phase == Phase::backward && step.layer == 0 ? 0 : gather.bytes,
                                 graph::MeshAxis::data),
@@ -212,7 +234,7 @@ inline PassTimes simulate_pass(graph::StepList const& list, StepTimes const& tim
                                LayerGather const& gather, Traffic& traffic, Simulation* picture = nullptr) {
   Simulation simulation;
   PassTimes told;
-  std::vector<std::pair<Simulation::Task, Simulation::Task>> waits;
+  std::vector<UnderWay> collectives;
   Simulation::Resource const device = simulation.resource("device");
   std::array<Simulation::Resource, graph::mesh_axes> links{};
   // Axes whose ranks are on several nodes share the node's link.
@@ -223,11 +245,12 @@ inline PassTimes simulate_pass(graph::StepList const& list, StepTimes const& tim
   for (int axis = 0; axis < graph::mesh_axes; ++axis)
     links[static_cast<std::size_t>(axis)] =
         costs.group(static_cast<graph::MeshAxis>(axis)).nodes > 1 ? between : inside;
-  add_pass(simulation, list, times, costs, device, links, gather, told, traffic, waits);
+  add_pass(simulation, list, times, costs, device, links, gather, told, traffic, collectives);
   told.seconds = simulation.run();
-  for (auto const& [last, sent] : waits)
-    if (sent >= 0)
-      told.exposed += std::max(0.0, simulation.end(sent) - (last >= 0 ? simulation.end(last) : 0.0));
+  told.held = most_held(collectives, simulation);
+  for (UnderWay const& one : collectives)
+    if (one.waits && one.until >= 0)
+      told.exposed += std::max(0.0, simulation.end(one.until) - (one.from >= 0 ? simulation.end(one.from) : 0.0));
   told.exposed = std::min(told.exposed, told.seconds - told.compute);
   if (picture != nullptr) *picture = std::move(simulation);
   return told;

@@ -54,11 +54,12 @@ inline std::vector<std::pair<std::string, std::string>> rows_of(Prediction const
   if (!p.refused.empty()) rows.emplace_back("not possible", p.refused);
   rows.emplace_back(
       "memory",
-      fmt::format("{} a rank: {} parameters, {} moments, {} activations and gradients{}{}", bytes(p.memory_of_rank),
-                  bytes(p.memory.parameters), bytes(p.memory.moments), bytes(p.memory.workspace),
-                  p.memory.process > 0 ? fmt::format(", {} process", bytes(p.memory.process)) : "",
-                  p.memory.shared > 0 ? fmt::format("; {} of it once for all ranks of a node", bytes(p.memory.shared))
-                                      : ""));
+      fmt::format(
+          "{} a rank: {} parameters, {} moments, {} activations and gradients{}{}{}", bytes(p.memory_of_rank),
+          bytes(p.memory.parameters), bytes(p.memory.moments), bytes(p.memory.workspace),
+          p.memory.messages > 0 ? fmt::format(", {} of the library's for collectives", bytes(p.memory.messages)) : "",
+          p.memory.process > 0 ? fmt::format(", {} process", bytes(p.memory.process)) : "",
+          p.memory.shared > 0 ? fmt::format("; {} of it once for all ranks of a node", bytes(p.memory.shared)) : ""));
   if (!p.refused.empty()) return rows;
   std::string traffic;
   for (int axis = 0; axis < graph::mesh_axes; ++axis) {
@@ -91,7 +92,7 @@ inline nlohmann::json to_json(Prediction const& p) {
   if (p.seconds <= 0) return json;
   json["memory"] = p.memory_of_rank, json["memory_of_all"] = p.memory_of_all;
   json["parameters"] = p.memory.parameters, json["moments"] = p.memory.moments, json["workspace"] = p.memory.workspace;
-  json["shared"] = p.memory.shared;
+  json["shared"] = p.memory.shared, json["messages"] = p.memory.messages;
   json["seconds"] = p.seconds, json["compute"] = p.compute, json["exposed"] = p.exposed, json["bubble"] = p.bubble;
   json["tokens_per_second"] = p.tokens_per_second, json["flops_per_device"] = p.model_flops;
   for (int axis = 0; axis < graph::mesh_axes; ++axis) {

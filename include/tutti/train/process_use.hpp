@@ -5,10 +5,12 @@
 
 #include <tutti/exec/wait.hpp>
 
-#include <cstdint>
-#include <cstdio>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 namespace tutti::train {
 
@@ -36,20 +38,34 @@ class ProcessUse {
     }
     return pages * ::sysconf(_SC_PAGESIZE);
   }
-  /// The same where a page that several processes have counts as one process's part of it: what those of a machine need
-  /// together is the sum. As `memory` where the system does not say.
+  /// Of `memory` the most since `forget_peak`, or since the process began; 0 where it is not known.
+  static std::int64_t peak_memory() noexcept { return kilobytes("/proc/self/status", "VmHWM:") * 1024; }
+  /// False where the system does not do it.
+  static bool forget_peak() noexcept {
+    std::FILE* const file = std::fopen("/proc/self/clear_refs", "w");
+    if (file == nullptr) return false;
+    bool const written = std::fputs("5", file) >= 0;
+    return std::fclose(file) == 0 && written;
+  }
+  /// As `memory`, but a page that several processes have counts as one process's part of it: what those of a machine
+  /// need together is the sum. As `memory` where the system does not say.
   static std::int64_t share_of_memory() noexcept {
-    long long kilobytes = -1;
-    if (std::FILE* const file = std::fopen("/proc/self/smaps_rollup", "r")) {
-      char line[256];
-      while (kilobytes < 0 && std::fgets(line, sizeof line, file) != nullptr)
-        if (std::sscanf(line, "Pss: %lld kB", &kilobytes) != 1) kilobytes = -1;
-      std::fclose(file);
-    }
-    return kilobytes < 0 ? memory() : kilobytes * 1024;
+    std::int64_t const share = kilobytes("/proc/self/smaps_rollup", "Pss:");
+    return share > 0 ? share * 1024 : memory();
   }
 
  private:
+  /// What stands behind `name` in the first line that begins with it; 0 where none does.
+  static std::int64_t kilobytes(char const* path, std::string_view name) noexcept {
+    std::int64_t found = 0;
+    if (std::FILE* const file = std::fopen(path, "r")) {
+      char line[256];
+      while (found == 0 && std::fgets(line, sizeof line, file) != nullptr)
+        if (std::string_view(line).starts_with(name)) found = std::strtoll(line + name.size(), nullptr, 10);
+      std::fclose(file);
+    }
+    return found;
+  }
   double then_ = 0, used_ = 0;
 };
 
