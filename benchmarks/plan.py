@@ -8,7 +8,7 @@ each kind is that with which one run comes out right, the one that says so; the 
 
 For every layout the plan's machine is measured with as many ranks as train (tutti_plan --measure), then the plan is
 asked, then the trainer runs. These take turns; the fastest of each counts. Memory is what the node's processes have together,
-pages that they share counted once (PSS), at its highest.
+pages that they share counted once (PSS), at its highest; of nodes behind links each rank's own (RSS), since they share none.
 """
 import argparse
 import json
@@ -113,14 +113,14 @@ def published(args):
     return 0
 
 
-def memory_of(out):
-    """Bytes of all processes that were started with this folder."""
+def memory_of(out, share):
+    """Bytes of all processes that were started with this folder. `share`: of pages that several have, each its part."""
     total = 0
     for process in pathlib.Path("/proc").iterdir():
         try:
             words = (process / "cmdline").read_bytes().split(b"\0") if process.name.isdigit() else []
             if str(out).encode() in words and words[0].endswith(b"train_gpt2"):
-                total += sum(int(line.split()[1]) for line in open(process / "smaps_rollup") if line.startswith("Pss:"))
+                total += sum(int(line.split()[1]) for line in open(process / "smaps_rollup") if line.startswith("Pss:" if share else "Rss:"))
         except OSError:
             pass
     return total * 1024
@@ -136,7 +136,7 @@ def run(args, command, out=None):
             job.kill()
             fail(f"still running after {args.limit} s: {' '.join(map(str, command))}")
         time.sleep(0.1)
-        most = max(most, memory_of(out) if out else 0)
+        most = max(most, memory_of(out, args.link == "none") if out else 0)
     if job.returncode != 0:
         fail(f"{' '.join(map(str, command))}\n{log.read_text()[-2000:]}")
     return log.read_text(), most

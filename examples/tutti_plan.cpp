@@ -129,9 +129,12 @@ int plan_of(Arguments const& a, Model<Config> const& model) {
   return best.refused.empty() ? 0 : 1;
 }
 
-/// Bytes that train_gpt2 has in memory beside what this program has: its tables and its data's, and once on a node its
-/// code and that of libraries that only it needs (OpenSSL, behind cpp-httplib). Measured on Debian 12.
-constexpr double trainer_private = 2e6, trainer_shared = 3e6;
+/// Bytes of a rank that train_gpt2 has in memory beside what this program has, measured on Debian 12: its tables once a
+/// process, and once on a node its code, that of libraries that only it needs (OpenSSL, behind cpp-httplib) and pages
+/// of data. Of ranks that share memory some of it is what measuring sums has left there.
+double beside_planner(plan::Place const& place) {
+  return 2e6 / place.of_process + (place.on_node == 1 ? 7e6 : 3e6 / place.on_node);
+}
 
 /// Ranks: all.
 template <class Loss, class Config>
@@ -152,14 +155,14 @@ int measure(plan::Place const& place, Arguments const& a, Model<Config> const& m
           plan::measure_steps<Loss>(context, model.config, model.work, layout, cluster, a.runs, place.of_process,
                                     [&](double x) { return parallel::largest(*place.everyone, x); });
       measured.merge(one.steps);
-      cluster.process_memory =
-          std::max(cluster.process_memory, one.beside + trainer_private + trainer_shared / place.on_node);
+      cluster.process_memory = std::max(cluster.process_memory, one.beside + beside_planner(place));
     } catch (Error const& error) {
       if (!a.layouts.empty()) throw;
       if (place.everyone->rank() == 0)
         std::fprintf(stderr, "%s is left out: %s\n", text.c_str(), error.message().c_str());
     }
   }
+  plan::measure_messages(cluster, place);
   if (place.everyone->rank() != 0) return 0;
   nlohmann::json json = plan::to_json(cluster);
   json["measured"] = measured.to_json();

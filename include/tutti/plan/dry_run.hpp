@@ -78,6 +78,7 @@ int dry_run(Place const& place, train::Setup const& setup, typename Loss::Config
         measure_steps<Loss>(context, config, work, layout, cluster, 3, place.of_process,
                             [&](double x) { return parallel::largest(*place.everyone, x); });
     cluster.process_memory = measured.beside;
+    measure_messages(cluster, place);
     plan = predict<Loss>(config, work, layout, cluster, &measured.steps, &picture);
   }
   if (!speaks) return 0;

@@ -46,8 +46,8 @@ Place place_of(Communicator<B>& communicator) {
   return place;
 }
 
-/// What a step runs in, links and memory; of processes beside tensors nothing is known yet. `links`: measures them.
-/// Ranks: all, at once. Cost: some tenths of a second.
+/// What a step runs in, links and memory; of processes beside tensors, and of messages, nothing is known yet. `links`:
+/// measures them. Ranks: all, at once. Cost: some tenths of a second.
 inline Cluster measure_machine(exec::Context& context, Place const& place, bool links = true) {
   Cluster cluster;
   int const ranks = place.everyone->size();
@@ -66,6 +66,13 @@ inline Cluster measure_machine(exec::Context& context, Place const& place, bool 
   else if (links && place.on_node > 1 && cluster.nodes == 1) cluster.inside = measure_link(*place.everyone, false);
   if (links && place.on_node == 1 && ranks > 1) cluster.between = measure_link(*place.everyone, false);
   return cluster;
+}
+
+/// Memory that messages over its link take, where it has one; after everything else. Ranks: all. Blocking.
+inline void measure_messages(Cluster& cluster, Place const& place) {
+  bool const alone = place.on_node == 1, between = alone && place.everyone->size() > 1;
+  if (between || (!alone && !place.node && cluster.nodes == 1))
+    measure_held(between ? cluster.between : cluster.inside, *place.everyone);
 }
 
 /// As parse_cluster reads it.

@@ -228,7 +228,9 @@ Measurement measure_steps(exec::Context& context, typename Loss::Config const& c
       result.steps.add(one, sum / static_cast<double>(times.size()) / in_step / 1e9);
     });
     most(0);
-    double const resident = static_cast<double>(train::ProcessUse::share_of_memory());
+    // Of pages that several processes have a rank alone on its node has all, wherever else they are.
+    double const resident = static_cast<double>(result.steps.ranks_on_node == 1 ? train::ProcessUse::memory()
+                                                                                : train::ProcessUse::share_of_memory());
     result.beside = std::max(0.0, resident / ranks_of_process - step.bytes());
     most(0);  // before any rank of this process gives memory back
   }

@@ -146,9 +146,6 @@ inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t byte
     return port.start_reduce_scatter(whole(), part(), count / ranks, DType::float32, comm::PortOp::sum, where);
   });
   double const all = static_cast<double>(count) * 4;
-  auto const hold = [&](auto const& start) {
-    return shared_memory ? 0.0 : detail::measure_held(port, places, places * all, start, where);
-  };
   int const stages = std::max(1, ring(Collective::all_reduce, all, port.size()).stages);
   double const latency = shared_memory ? small : small / stages;
   auto const rate = [&](Collective kind, double seconds) {
@@ -160,28 +157,33 @@ inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t byte
                                              : all / 2) /
            std::max(seconds - first, seconds / 20);
   };
-  double const sums_held = hold([&](int i) {
-    return port.start_all_reduce(wholes.data() + i * count, count, DType::float32, comm::PortOp::sum, where);
-  });
-  double const gathers_held = hold([&](int i) {
-    return port.start_all_gather(parts.data() + i * (count / ranks), wholes.data() + i * count, count / ranks,
-                                 DType::float32, where);
-  });
-  double const scatters_held = hold([&](int i) {  // in place, as a step that shares out moments
-    float* const all_of_one = wholes.data() + i * count;
-    return port.start_reduce_scatter(all_of_one, all_of_one + port.rank() * (count / ranks), count / ranks,
-                                     DType::float32, comm::PortOp::sum, where);
-  });
   return {.bandwidth = rate(Collective::all_reduce, large),
           .latency = latency,
           .gather = rate(Collective::all_gather, gather),
           .scatter = rate(Collective::reduce_scatter, scatter),
           .burden = overlap.burden,
           .stretch = overlap.stretch,
-          .held = sums_held,
-          .gather_held = gathers_held,
-          .scatter_held = scatters_held,
           .shared_memory = shared_memory};
+}
+
+/// Measures what the library keeps in memory for messages over the link: `held` and its kin. Last of all, since it may
+/// go on keeping what it once had. Ranks: all of the port. Blocking.
+inline void measure_held(Link& link, comm::Port& port, std::source_location where = std::source_location::current()) {
+  constexpr int places = 8;
+  std::int64_t const ranks = port.size(), count = (std::int64_t{1} << 20) / ranks * ranks;
+  std::vector<float> wholes(static_cast<std::size_t>(places * count)), parts(wholes.size() / port.size());
+  auto const whole = [&](int i) { return wholes.data() + i * count; };
+  auto const part = [&](int i) { return parts.data() + i * (count / ranks); };
+  auto const held = [&](auto const& start) {
+    return detail::measure_held(port, places, static_cast<double>(places * count) * sizeof(float), start, where);
+  };
+  link.held =
+      held([&](int i) { return port.start_all_reduce(whole(i), count, DType::float32, comm::PortOp::sum, where); });
+  link.gather_held =
+      held([&](int i) { return port.start_all_gather(part(i), whole(i), count / ranks, DType::float32, where); });
+  link.scatter_held = held([&](int i) {
+    return port.start_reduce_scatter(whole(i), part(i), count / ranks, DType::float32, comm::PortOp::sum, where);
+  });
 }
 
 }  // namespace tutti::plan

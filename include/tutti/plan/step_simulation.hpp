@@ -200,7 +200,9 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
     }
     if (detail::collective_of(step, kind, bytes)) {
       bool const division = step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier;
-      TransferCost const cost = division ? costs.of_division(kind, bytes) : costs(kind, bytes, step.mesh_axis);
+      TransferCost cost = division ? costs.of_division(kind, bytes) : costs(kind, bytes, step.mesh_axis);
+      // A scattered sum in place, as of shared moments, takes its result beside them first.
+      if (step.scatter && cost.held > 0) cost.held += bytes / costs.group(step.mesh_axis).ranks;
       Task const sent = transfer(cost, step.mesh_axis);
       if (step.slot >= 0) {
         slots.resize(std::max(slots.size(), static_cast<std::size_t>(step.slot) + 1), -1);
