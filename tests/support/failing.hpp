@@ -36,22 +36,24 @@ namespace tutti::test {
 inline std::atomic<std::int64_t> before_failure{-1};
 inline std::atomic<std::int64_t> operations{0}, living{0};
 
-/// The calls that led to each operation, as one number; kept while there is a list.
-inline std::vector<std::size_t>* places = nullptr;
+/// The calls that led to each operation, as one number, while `notes_places`. Threads that go on may note one as it
+/// ends.
+inline std::atomic<bool> notes_places{false};
+inline std::mutex places_mutex;
+inline std::vector<std::size_t> places;  // never longer than it has room for
 
 inline void note_place() noexcept {
-  static std::mutex mutex;
-  std::lock_guard const lock(mutex);
-  if (places == nullptr || places->size() == places->capacity()) return;
+  std::lock_guard const lock(places_mutex);
+  if (places.size() == places.capacity()) return;
   void* calls[64];
   int const depth = ::backtrace(calls, 64);
-  places->push_back(std::hash<std::string_view>{}(
+  places.push_back(std::hash<std::string_view>{}(
       {reinterpret_cast<char const*>(calls), sizeof(void*) * static_cast<std::size_t>(depth)}));
 }
 
 inline bool fails() noexcept {
   operations.fetch_add(1, std::memory_order_relaxed);
-  if (places != nullptr) note_place();
+  if (notes_places.load(std::memory_order_relaxed)) note_place();
   std::int64_t left = before_failure.load(std::memory_order_relaxed);
   while (left >= 0)
     if (before_failure.compare_exchange_weak(left, left - 1)) return left == 0;
@@ -151,9 +153,14 @@ std::set<std::int64_t> operations_to_fail(F&& f, std::int64_t count) {
   ::backtrace(&call, 1);  // loads its library
   std::vector<std::size_t> noted;
   noted.reserve(2 * static_cast<std::size_t>(count));
-  places = &noted;
+  places.swap(noted);
+  notes_places = true;
   f();
-  places = nullptr;
+  notes_places = false;
+  {
+    std::lock_guard const lock(places_mutex);
+    places.swap(noted);
+  }
   std::map<std::size_t, std::vector<std::int64_t>> of_place;
   for (std::size_t n = 0; n < noted.size(); ++n) of_place[noted[n]].push_back(static_cast<std::int64_t>(n));
   std::set<std::int64_t> chosen;

@@ -15,7 +15,7 @@ namespace tutti::exec {
 
 namespace detail {
 
-/// The number in the line "NAME:   123 kB" of /proc/meminfo, in bytes; 0 when it is not there.
+/// The number in the line "NAME:   123 kB" of /proc/meminfo and its like, in bytes; 0 when it is not there.
 inline std::int64_t meminfo_bytes(char const* text, char const* name) noexcept {
   char const* const line = std::strstr(text, name);
   return line == nullptr ? 0 : 1024 * std::strtoll(line + std::strlen(name), nullptr, 10);

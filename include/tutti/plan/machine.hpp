@@ -46,6 +46,16 @@ Place place_of(Communicator<B>& communicator) {
   return place;
 }
 
+namespace detail {
+
+/// The link by which all ranks send each other messages; null where they share memory, or have links of two kinds.
+inline Link* message_link(Cluster& cluster, Place const& place) {
+  if (place.on_node == 1) return place.everyone->size() > 1 ? &cluster.between : nullptr;
+  return !place.node && cluster.nodes == 1 ? &cluster.inside : nullptr;
+}
+
+}  // namespace detail
+
 /// What a step runs in, links and memory; of processes beside tensors, and of messages, nothing is known yet. `links`:
 /// measures them. Ranks: all, at once. Cost: some tenths of a second.
 inline Cluster measure_machine(exec::Context& context, Place const& place, bool links = true) {
@@ -63,16 +73,14 @@ inline Cluster measure_machine(exec::Context& context, Place const& place, bool 
   cluster.device.bfloat16 = roof.bfloat16;
   cluster.device.bandwidth = roof.bytes;
   if (links && place.node) cluster.inside = measure_link(*place.node, true);
-  else if (links && place.on_node > 1 && cluster.nodes == 1) cluster.inside = measure_link(*place.everyone, false);
-  if (links && place.on_node == 1 && ranks > 1) cluster.between = measure_link(*place.everyone, false);
+  Link* const link = detail::message_link(cluster, place);
+  if (links && link != nullptr) *link = measure_link(*place.everyone, false);
   return cluster;
 }
 
 /// Memory that messages over its link take, where it has one; after everything else. Ranks: all. Blocking.
 inline void measure_messages(Cluster& cluster, Place const& place) {
-  bool const alone = place.on_node == 1, between = alone && place.everyone->size() > 1;
-  if (between || (!alone && !place.node && cluster.nodes == 1))
-    measure_held(between ? cluster.between : cluster.inside, *place.everyone);
+  if (Link* const link = detail::message_link(cluster, place); link != nullptr) measure_held(*link, *place.everyone);
 }
 
 /// As parse_cluster reads it.

@@ -3,14 +3,13 @@
 /// @file
 /// What this process uses of its machine.
 
+#include <tutti/exec/memory_limit.hpp>
 #include <tutti/exec/wait.hpp>
 
-#include <sys/resource.h>
-#include <unistd.h>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace tutti::train {
 
@@ -39,7 +38,9 @@ class ProcessUse {
     return pages * ::sysconf(_SC_PAGESIZE);
   }
   /// Of `memory` the most since `forget_peak`, or since the process began; 0 where it is not known.
-  static std::int64_t peak_memory() noexcept { return kilobytes("/proc/self/status", "VmHWM:") * 1024; }
+  static std::int64_t peak_memory() noexcept {
+    return exec::detail::meminfo_bytes(exec::detail::SmallFile("/proc/self/status").text, "VmHWM:");
+  }
   /// False where the system does not do it.
   static bool forget_peak() noexcept {
     std::FILE* const file = std::fopen("/proc/self/clear_refs", "w");
@@ -50,22 +51,12 @@ class ProcessUse {
   /// As `memory`, but a page that several processes have counts as one process's part of it: what those of a machine
   /// need together is the sum. As `memory` where the system does not say.
   static std::int64_t share_of_memory() noexcept {
-    std::int64_t const share = kilobytes("/proc/self/smaps_rollup", "Pss:");
-    return share > 0 ? share * 1024 : memory();
+    exec::detail::SmallFile const pages("/proc/self/smaps_rollup");
+    std::int64_t const share = exec::detail::meminfo_bytes(pages.text, "Pss:");
+    return share > 0 ? share : memory();
   }
 
  private:
-  /// What stands behind `name` in the first line that begins with it; 0 where none does.
-  static std::int64_t kilobytes(char const* path, std::string_view name) noexcept {
-    std::int64_t found = 0;
-    if (std::FILE* const file = std::fopen(path, "r")) {
-      char line[256];
-      while (found == 0 && std::fgets(line, sizeof line, file) != nullptr)
-        if (std::string_view(line).starts_with(name)) found = std::strtoll(line + name.size(), nullptr, 10);
-      std::fclose(file);
-    }
-    return found;
-  }
   double then_ = 0, used_ = 0;
 };
 
