@@ -131,14 +131,32 @@ int main(int argc, char** argv) {
       }
       if (line.empty()) continue;
       messages.push_back({"user", line});
-      auto const prompt =
-          loaded.tokenizer.encode_complete(tutti::data::render_chat(chat, messages), tutti::data::Marks::as_tokens);
-      if (static_cast<std::int64_t>(prompt.size()) >= context_tokens) {
-        std::fprintf(stderr,
-                     "chat: the conversation has %zu tokens and the context %lld. /reset, or a larger --context\n",
-                     prompt.size(), static_cast<long long>(context_tokens));
-        messages.pop_back();
-        continue;
+      auto const encoded = [&](auto const& all) {
+        return loaded.tokenizer.encode_complete(tutti::data::render_chat(chat, all), tutti::data::Marks::as_tokens);
+      };
+      auto prompt = encoded(messages);
+      // An eighth of the context is for the answer. Where that is taken, the oldest messages go, until half is free:
+      // what is left is read anew, which is not to happen at every turn.
+      if (static_cast<std::int64_t>(prompt.size()) > context_tokens - context_tokens / 8) {
+        auto left = messages;
+        auto shorter = prompt;
+        auto const oldest = left.begin() + (system.empty() ? 0 : 1);
+        while (static_cast<std::int64_t>(shorter.size()) > context_tokens / 2 && left.end() - oldest > 2) {
+          left.erase(oldest, oldest + 2);
+          shorter = encoded(left);
+        }
+        if (static_cast<std::int64_t>(shorter.size()) >= context_tokens) {
+          std::fprintf(stderr,
+                       "chat: this message needs %zu tokens and the context has %lld. Shorten it, or give a larger "
+                       "--context\n",
+                       shorter.size(), static_cast<long long>(context_tokens));
+          messages.pop_back();
+          continue;
+        }
+        if (!quiet && left.size() < messages.size())
+          std::fprintf(stderr, "[the context is full: the %zu oldest messages are forgotten]\n",
+                       messages.size() - left.size());
+        messages = std::move(left), prompt = std::move(shorter);
       }
       interrupted = false;
       ::sigaction(SIGINT, &action, &former);

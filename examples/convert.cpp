@@ -15,6 +15,7 @@
 
 #include <signal.h>
 #include <unistd.h>
+#include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -29,14 +30,20 @@ namespace {
 
 /// What --to means where --format does not say it.
 std::string format_of(std::string const& to) {
-  if (to.ends_with(".gguf")) return "gguf";
-  if (to.ends_with(".bin")) return "llmc";
-  if (to.ends_with(".onnx")) return "onnx";
+  std::string name = to;
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (name.ends_with(".gguf")) return "gguf";
+  if (name.ends_with(".bin")) return "llmc";
+  if (name.ends_with(".onnx")) return "onnx";
+  for (char const* const pickle : {".pt", ".pth", ".ckpt", ".pkl", ".pickle"})
+    if (name.ends_with(pickle))
+      refuse("--to " + to +
+             ": pickles of PyTorch are not written here. Write a folder of safetensors, which transformers reads");
   for (char const* const other : {".pb", ".tflite", ".h5", ".keras", ".xml"})
-    if (to.ends_with(other))
+    if (name.ends_with(other))
       refuse("--to " + to + ": models of TensorFlow and OpenVINO are not written here. Write FILE.onnx, which "
              "OpenVINO reads, or a folder of safetensors, which transformers reads");
-  if (to.ends_with(".safetensors") || to.ends_with(".json"))
+  if (name.ends_with(".safetensors") || name.ends_with(".json"))
     refuse("--to " + to + ": a model in safetensors is a folder. Give its name");
   return "safetensors";
 }

@@ -9,14 +9,16 @@
 #include <tutti/train/flags.hpp>
 #include <tutti/train/model_choice.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,11 +36,31 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& a) {
-  static std::set<std::string> const wanted{
-      "model",        "architecture", "layers",   "channels",  "heads",   "vocabulary",        "kv-heads",
-      "hidden",       "untied",       "batch",    "sequence",  "optimizer", "momentum", "total-tokens", "clip",
-      "compute",      "dropout",      "compress", "recompute", "keep-packed", "threads", "ranks",    "backend",
-      "replicas-per-rank"};
+  static std::set<std::string> const wanted{"model",
+                                            "architecture",
+                                            "layers",
+                                            "channels",
+                                            "heads",
+                                            "vocabulary",
+                                            "kv-heads",
+                                            "hidden",
+                                            "untied",
+                                            "batch",
+                                            "sequence",
+                                            "optimizer",
+                                            "momentum",
+                                            "total-tokens",
+                                            "clip",
+                                            "compute",
+                                            "dropout",
+                                            "compress",
+                                            "recompute",
+                                            "keep-packed",
+                                            "threads",
+                                            "ranks",
+                                            "backend",
+                                            "replicas-per-rank",
+                                            "sequence-parallel"};
   train::for_each_flag(a.options, [&]<class T>(train::Flag const& flag, T& value, auto const& may) {
     if (!wanted.contains(flag.name)) return;
     std::string const names = concat("--", flag.name);
@@ -57,7 +79,7 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--measure", a.measure, "measure this machine with the ranks that were started, and write FILE");
   app.add_option("--svg", a.svg, "writes the best layout's step, or pipeline, as a picture");
   app.add_flag("--json", a.json, "a JSON object for each layout, a line each, and nothing else");
-  app.add_flag("--pipelines", a.pipelines, "also search pipelines");
+  app.add_flag("--pipelines", a.pipelines, "also search pipelines, of schedule 1f1b and up to --zero 1");
   train::add_setting(app, "--zero", a.zero, setting::Range<int>{0, 3}, "also search ZeRO's stages up to this one");
   train::add_setting(app, "--runs", a.runs, setting::Range<int>{1, 1000}, "of --measure, of each layout");
 }
@@ -67,12 +89,26 @@ template <class Config>
 struct Model {
   Config const& config;
   plan::Work work;
-  std::int64_t sequences;
 };
+
+/// The layout with the micro-steps, and the work with the sequences of each, in which the trainer would do
+/// --total-tokens; both as they are without it. Errors: configuration, in the trainer's words.
+std::pair<plan::Layout, plan::Work> divided(train::Options const& options, plan::Layout layout, plan::Work work) {
+  work.options.sequence_parallel = work.options.sequence_parallel && layout.tensor > 1;
+  if (options.total_tokens == 0) return {layout, work};
+  train::Setup setup;
+  setup.options = options;
+  setup.options.sync_freq = layout.micro_steps > 1 ? layout.micro_steps : 0;
+  train::detail::divide_batch(setup, layout.data);
+  layout.micro_steps = setup.micro_steps;
+  work.options.batch = work.options.evaluation_batch = setup.rows;
+  return {layout, work};
+}
 
 /// What train_gpt2 would say against the layout; "": nothing.
 std::string refused_by_trainer(train::Options options, plan::Layout const& layout) {
   options.tensor_parallel = layout.tensor, options.pipeline_parallel = layout.pipeline, options.zero = layout.zero;
+  options.sequence_parallel = options.sequence_parallel && layout.tensor > 1;
   std::string said;
   train::detail::check_layout(options, [&](std::string_view flag, std::string const& text, std::string const& what) {
     if (said.empty()) said = concat("--", flag, text.empty() ? "" : " ", text, " ", what);
@@ -89,15 +125,20 @@ int plan_of(Arguments const& a, Model<Config> const& model) {
     measured = plan::MeasuredSteps::read(a.cluster);
   plan::MeasuredSteps const* const times = measured ? &*measured : nullptr;
   std::vector<plan::Prediction> found;
+  static_cast<void>(divided(a.options, {}, model.work));  // --total-tokens can be a step's
+  std::int64_t const total = a.options.total_tokens / a.options.sequence;
+  std::int64_t const sequences = total > 0 ? total : a.options.batch * cluster.devices();
   for (std::string const& text : a.layouts) {
     plan::Layout const layout = plan::parse_layout(text);
     if (std::string const said = refused_by_trainer(a.options, layout); !said.empty())
       throw Error(ErrorKind::configuration, "tutti_plan", concat("layout '", text, "': ", said));
-    found.push_back(plan::predict<Loss>(model.config, model.work, layout, cluster, times));
+    auto const [fitted, work] = divided(a.options, layout, model.work);
+    found.push_back(plan::predict<Loss>(model.config, work, fitted, cluster, times));
   }
+  plan::sort_best_first(found);
   if (a.layouts.empty())
     found = plan::search<Loss>(model.config, model.work, cluster,
-                               {.sequences = model.sequences,
+                               {.sequences = sequences,
                                 .pipelines = a.pipelines,
                                 .zero = a.zero,
                                 .refuse = [&](plan::Layout const& one) { return refused_by_trainer(a.options, one); }},
@@ -108,10 +149,14 @@ int plan_of(Arguments const& a, Model<Config> const& model) {
   }
   double const peak =
       model.work.options.compute == DType::bfloat16 ? cluster.device.bfloat16 : cluster.device.float32;
-  std::fputs(fmt::format("{}: {} nodes of {} devices; {} sequences of {} tokens a step\n\n", cluster.name,
-                         cluster.nodes, cluster.devices_per_node, model.sequences, model.work.options.sequence)
-                 .c_str(),
-             stdout);
+  std::set<std::int64_t> of_a_step;
+  for (plan::Prediction const& one : found)
+    of_a_step.insert(a.layouts.empty() || total > 0 ? sequences : one.batch * one.layout.micro_steps * one.layout.data);
+  std::fputs(
+      fmt::format("{}: {} nodes of {} devices; {} sequences of {} tokens a step\n\n", cluster.name, cluster.nodes,
+                  cluster.devices_per_node, fmt::join(of_a_step, " or "), model.work.options.sequence)
+          .c_str(),
+      stdout);
   if (found.size() > 1) std::fputs((plan::table(found, a.rows) + "\n").c_str(), stdout);
   if (a.layouts.empty()) std::fputs((plan::explain(found) + "\n").c_str(), stdout);
   if (found.empty() || (found.front().refused.size() > 0 && found.front().seconds == 0)) return 1;
@@ -149,10 +194,10 @@ int measure(plan::Place const& place, Arguments const& a, Model<Config> const& m
     for (int tensor = 1; tensor <= ranks; ++tensor)
       if (ranks % tensor == 0) layouts.push_back(concat("d=", ranks / tensor, ",t=", tensor));
   for (std::string const& text : layouts) {
-    plan::Layout const layout = plan::parse_layout(text);
+    auto const [layout, work] = divided(a.options, plan::parse_layout(text), model.work);
     try {
       plan::Measurement const one =
-          plan::measure_steps<Loss>(context, model.config, model.work, layout, cluster, a.runs, place.of_process,
+          plan::measure_steps<Loss>(context, model.config, work, layout, cluster, a.runs, place.of_process,
                                     [&](double x) { return parallel::largest(*place.everyone, x); });
       measured.merge(one.steps);
       cluster.process_memory = std::max(cluster.process_memory, one.beside + beside_planner(place));
@@ -199,16 +244,13 @@ int main(int argc, char** argv) {
     setup.options = a.options;
     setup.rows = a.options.batch;
     train::ModelChoice const choice = train::choose_model(setup);
-    train::Options const& o = a.options;
     return std::visit(
         [&]<class Config>(Config const& config) {
           using Loss = decltype(train::detail::loss_of(config));
-          Model<Config> model{config, plan::work_of(setup), 0};
+          Model<Config> const model{config, plan::work_of(setup)};
           if (!a.measure.empty()) {
             return started(a, argv, [&](plan::Place const& place) { return measure<Loss>(place, a, model); });
           }
-          plan::Cluster const cluster = plan::read_cluster(a.cluster);
-          model.sequences = o.total_tokens > 0 ? o.total_tokens / o.sequence : o.batch * cluster.devices();
           return plan_of<Loss>(a, model);
         },
         choice.config);

@@ -39,6 +39,7 @@
 #include <tutti/infer/stored_reader.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/model_json.hpp>
 #include <tutti/infer/hugging_face.hpp>
 #include <tutti/infer/json_schema.hpp>
 #include <tutti/infer/model_file.hpp>

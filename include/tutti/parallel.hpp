@@ -34,3 +34,4 @@
 #include <tutti/parallel/shard_operations.hpp>
 #include <tutti/parallel/shard.hpp>
 #include <tutti/parallel/stage_balance.hpp>
+#include <tutti/parallel/stage_evaluation.hpp>

@@ -102,6 +102,9 @@ TEST_CASE("ranks run in step: every collective on 1, 2 and 3 ranks") {
     b.output("root", broadcast(x, ranks - 1));
     b.output("all", all_gather(x, ranks));
     b.output("part", reduce_scatter(x, ranks));
+    b.output("turned", all_to_all(x * 10.0 + iota(b, {ranks}, 0, DType::float32), ranks));
+    b.output("next", send_receive(x, ranks, 1));
+    b.output("behind", send_receive(x, ranks, -1, false));
     b.output("rank", rank_number(b));
     Interpreter interpreter(canonical(b.graph()), ranks);
     for (int r = 0; r < ranks; ++r) interpreter.set("x", Values(static_cast<std::size_t>(ranks), r + 1), r);
@@ -115,6 +118,11 @@ TEST_CASE("ranks run in step: every collective on 1, 2 and 3 ranks") {
       CHECK(interpreter.output("all", r).back() == ranks);
       CHECK(interpreter.output("part", r) == Values{sum});
       CHECK(interpreter.output("rank", r)[0] == r);
+      Values blocks;  // element r of every rank
+      for (int from = 0; from < ranks; ++from) blocks.push_back(10.0 * (from + 1) + r);
+      CHECK(interpreter.output("turned", r) == blocks);
+      CHECK(interpreter.output("next", r)[0] == (r + ranks - 1) % ranks + 1);
+      CHECK(interpreter.output("behind", r)[0] == (r + 1 < ranks ? r + 2 : 0));
     }
   }
 }

@@ -84,8 +84,14 @@ class RandomGraph {
     for (int r = 1; r < ranks_; ++r) all = concatenate({all, own * (0.5 + 0.25 * r)}, 0);
     return reduce_scatter(all, ranks_, comm::PortOp::avg);
   }
+  Var exchanged(Var x) {
+    Var all = x;
+    for (int r = 1; r < ranks_; ++r) all = concatenate({all, x * (0.5 + 0.25 * r)}, 0);
+    std::int64_t const from = pick(ranks_) * rows_;
+    return slice(all_to_all(all, ranks_), {from, 0}, {from + rows_, columns_});
+  }
   Var operation(Var x, Var y) {
-    switch (pick(16)) {
+    switch (pick(18)) {
       case 0: return x * 0.5 + y;
       case 1: return tanh(x * y);
       case 2: return x * 0.75 - y * 0.5;
@@ -100,6 +106,8 @@ class RandomGraph {
       case 11: return reduced(reduced(x));
       case 12: return reduced(tanh(reduced(x)) * 0.5 + y);
       case 13: return x;
+      case 14: return exchanged(x);
+      case 15: return send_receive(x, ranks_, static_cast<int>(pick(5)) - 2, pick(2) == 0) + y * 0.5;
       default: return reduced(x);
     }
   }

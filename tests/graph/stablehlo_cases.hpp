@@ -562,6 +562,10 @@ class StablehloCases {
       b.output("gathered", all_gather(x, ranks));
       b.output("scattered", reduce_scatter(wide, ranks));
       b.output("scattered average", reduce_scatter(wide, ranks, comm::PortOp::avg));
+      b.output("turned", all_to_all(wide, ranks));
+      b.output("next", send_receive(x, ranks, 1));
+      b.output("behind", send_receive(x, ranks, -1, false));
+      b.output("far", send_receive(x, ranks, 7, false));
       b.output("integers", all_reduce(own + convert(floor(x * 10.0), DType::int32)));
       Var const w = b.parameter("w", {2, 3}, zeros());
       List<Var> const found = gradients(mean_all(tanh(x * w)), {w});

@@ -291,6 +291,19 @@ TEST_CASE("collectives: the gradient of the average of all ranks' losses agrees 
         return pow(all_gather(reduce_scatter(own, 3, PortOp::avg), 3), 2);
       },
       [&](Builder& b) { return pow(broadcast(vary(param(b, "x", {2}), PortOp::sum) * varying(b, {2}), 1), 2); },
+      [&](Builder& b) {
+        Var const a = varying(b, {6});
+        return pow(all_to_all(param(b, "x", {6}) * a, 3), 2) * a;
+      },
+      [&](Builder& b) {
+        Var const a = varying(b, {2});
+        return pow(send_receive(param(b, "x", {2}) * a, 3, 1), 2) * a;
+      },
+      [&](Builder& b) {
+        Var const a = varying(b, {2});
+        return pow(send_receive(param(b, "x", {2}) * a, 3, -2, false) + a, 2);
+      },
+      [&](Builder& b) { return pow(send_receive(param(b, "x", {2}), 3, 1), 2) * varying(b, {2}); },  // of what all have
   };
   for (auto const& model : models) {
     GradientCheck const result = check_gradients(weighted(model), {.samples = 12}, {}, 3);

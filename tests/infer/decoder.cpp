@@ -256,4 +256,55 @@ TEST_CASE("A model that is not whole is refused with its name") {
   sizes.head_size = 63;
   write_tiny_gguf(path, sizes);
   REQUIRE_ERROR(load_gguf(path), ErrorKind::format, "head size");
+  // A tensor that nothing would read: with it the model is another one.
+  for (auto const& [architecture, extra] :
+       {std::pair("llama", "blk.0.ffn_gate.bias"), std::pair("llama", "output.bias"),
+        std::pair("qwen2", "blk.2.attn_norm.weight"), std::pair("phi3", "blk.1.attn_norm.bias"),
+        std::pair("gpt2", "blk.0.ffn_gate.weight"), std::pair("llama", "blk.x")}) {
+    sizes = {};
+    sizes.architecture = architecture;
+    sizes.packed_qkv = sizes.architecture == "phi3";
+    sizes.extra = extra;
+    write_tiny_gguf(path, sizes);
+    REQUIRE_ERROR(load_gguf(path), ErrorKind::format, std::string("has a tensor '") + extra + "'");
+  }
+}
+
+TEST_CASE("What a file lacks, and sizes that are not its tensors', are told with its name") {
+  test::ScratchFolder const folder;
+  std::string const path = folder / "m.gguf";
+  write_tiny_gguf(path, TinyModel{});
+  auto const changed = [&](auto&& change) {
+    io::Gguf const file(path);
+    io::GgufMetadata meta = file.metadata();
+    change(meta);
+    std::vector<io::GgufTensorPlan> plan;
+    for (io::GgufTensor const& tensor : file.tensors()) plan.push_back({tensor.name, tensor.type, tensor.shape});
+    std::string const to = folder / "changed.gguf";
+    io::GgufWriter writer(to, meta, plan);
+    for (io::GgufTensor const& tensor : file.tensors()) writer.write(tensor.data, tensor.bytes);
+    writer.commit();
+    return to;
+  };
+  for (std::string const gone : {"tokenizer.ggml.model", "tokenizer.ggml.tokens", "llama.block_count"}) {
+    std::string const to = changed([&](io::GgufMetadata& meta) { meta.erase(gone); });
+    REQUIRE_ERROR(load_gguf(to), ErrorKind::format, to);
+    REQUIRE_ERROR(load_gguf(to), ErrorKind::format, gone);
+  }
+  for (char const* const size : {"llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count"}) {
+    std::string const to = changed([&](io::GgufMetadata& meta) { meta.set(size, std::uint32_t{1} << 31); });
+    REQUIRE_ERROR(load_gguf(to), ErrorKind::format, to);
+  }
+}
+
+TEST_CASE("Rotations that old files scale by one number are those of the linear scaling") {
+  test::ScratchFolder const folder;
+  TinyModel sizes;
+  write_tiny_gguf(folder / "plain.gguf", sizes);
+  sizes.scale_linear = 4;
+  write_tiny_gguf(folder / "scaled.gguf", sizes);
+  auto const plain = load_gguf(folder / "plain.gguf").model.rotation.frequencies;
+  auto const scaled = load_gguf(folder / "scaled.gguf").model.rotation.frequencies;
+  REQUIRE(plain.size() == scaled.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) REQUIRE(scaled[i] == Approx(plain[i] / 4));
 }

@@ -254,6 +254,19 @@ TEST_CASE("a schema becomes the grammar of its texts") {
                {"{}", R"({"a": 1})", R"({"c":1,"b":2})", R"({"b":1,"d":2})", R"({"b":1,})"});
   check_schema(R"({"properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}})",
                {"{}", R"({"a":1})", R"({"a":1,"z":true})", R"({"z":true,"y":false})"}, {R"({"z":1})"});
+  // Another member is none of those that are named, however its name is written.
+  char const* const open = R"({"properties": {"age": {"type": "integer"}, "ag-": {}, "é]": {}, "q\"": {}},
+      "required": ["age"], "additionalProperties": true})";
+  check_schema(
+      open,
+      {R"({"age":20})", R"({"age":20,"a":"x"})", R"({"age":1,"agee":"x","ag":2,"é":3})", R"({"age":1,"":0})",
+       R"({"age":1,"q":0})"},
+      {R"({"age":"twenty"})", R"({"age":20,"age":"twenty"})", R"({"a":1,"age":"x"})", R"({"age":1,"ag-":1,"ag-":2})",
+       R"({"age":1,"é]":1,"é]":2})", R"({"age":1,"q\"":1,"q\"":2})", R"({"age":20,"\u0061ge":"twenty"})"});
+  check_schema(R"({"type": "string", "enum": ["a", 1, null]})", {"\"a\""}, {"1", "null"});
+  check_schema(R"({"type": ["integer", "null"], "enum": ["a", 1, null]})", {"1", "null"}, {"\"a\""});
+  check_schema(R"({"type": "string", "anyOf": [{"minLength": 2}, {"const": "x"}]})", {"\"ab\"", "\"x\""},
+               {"\"a\"", "1"});
   check_schema(R"({"required": ["x"]})", {R"({"x": [1]})"}, {"{}"});
   check_schema(R"({"$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"},
       {"type": "null"}]}}, "required": ["next"]}}, "$ref": "#/$defs/node"})",
@@ -278,6 +291,12 @@ TEST_CASE("a schema that cannot be kept is refused by keyword and place") {
   refuse(R"({"type": "array", "minItems": 3, "maxItems": 2})", "maxItems is less than minItems");
   refuse(R"({"type": "array", "minItems": -1})", "minItems is a whole number");
   refuse("false", "false allows nothing");
+  refuse(R"({"type": "integer", "const": "x"})", "const is not of the type beside it");
+  refuse(R"({"type": "integer", "enum": ["x"]})", "none of the values of enum");
+  refuse(R"({"type": "integer", "anyOf": [{"type": "string"}]})",
+         "at #/anyOf/0: its type is not the one beside the list");
+  refuse(R"({"additionalProperties": true, "properties": {")" + std::string(300, 'x') + R"(": {}}})",
+         "more than 256 bytes");
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += R"({"items":)";
   refuse(deep, "more than 64 deep");

@@ -2,7 +2,7 @@
 /// @file
 /// Folders as Hugging Face publishes models: the weights of a generated GGUF file under their names and in their layout
 /// give the logits of a naive model in double.
-// Covers: <tutti/infer/model_file.hpp>
+// Covers: <tutti/infer/model_file.hpp> <tutti/infer/model_json.hpp>
 // Covers: <tutti/infer/stored_reader.hpp>
 
 #include "infer/tiny_gguf.hpp"
@@ -223,6 +223,20 @@ TEST_CASE("Folders that are no usable model are refused with a sentence") {
   refused("rope_scaling", "linear", "rope_scaling is no object");
   folder.config = good;
   folder.write_config();
+  Folder gpt2(TinyModel{.architecture = "gpt2"});
+  for (char const* const key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
+    Json const usual = gpt2.config;
+    gpt2.config[key] = true;
+    gpt2.write_config();
+    REQUIRE_ERROR(infer::load_model(gpt2.path()), ErrorKind::format, concat("its ", key, " is true"));
+    gpt2.config = usual;
+  }
+  gpt2.config["scale_attn_weights"] = false;
+  gpt2.write_config();
+  REQUIRE_ERROR(infer::load_model(gpt2.path()), ErrorKind::format, "its scale_attn_weights is false");
+  std::filesystem::remove(gpt2.path() + "/model.safetensors");
+  io::write_file(gpt2.path() + "/pytorch_model.bin", "x");
+  REQUIRE_ERROR(infer::load_model(gpt2.path()), ErrorKind::format, "a pickle of PyTorch");
   std::filesystem::remove(folder.path() + "/model.safetensors");
   REQUIRE_ERROR(infer::load_model(folder.path()), ErrorKind::io, "model.safetensors");
   std::filesystem::remove(folder.path() + "/config.json");

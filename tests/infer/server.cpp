@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/http/server.hpp> <tutti/infer/http/chat_page.hpp> <tutti/infer/openai.hpp>
 // Covers: <tutti/infer/openai_keys.hpp> <tutti/infer/http/connection.hpp> <tutti/infer/http/metrics.hpp>
+// Covers: <tutti/infer/http/text_stream.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"
@@ -153,6 +154,8 @@ TEST_CASE("A body whose size is not said before it comes is refused before it co
   REQUIRE(running.say(head + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n").starts_with("HTTP/1.1 411"));
   REQUIRE(running.say(head + "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc").starts_with("HTTP/1.1 415"));
   REQUIRE(running.say(head + "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n").starts_with("HTTP/1.1 411"));
+  REQUIRE(running.say(head + "\r\n").starts_with("HTTP/1.1 411"));
+  REQUIRE(running.say(head + "Content-Length: -5\r\n\r\nabcde").starts_with("HTTP/1.1 400"));
   auto const [status, text] = running.post("/v1/chat/completions", hello.dump());  // and the next one is served
   REQUIRE(status == 200);
 }
@@ -170,6 +173,35 @@ TEST_CASE("A body may come as curl sends it, and of any size up to the bound") {
   REQUIRE((!refused || refused->status == 413));
   REQUIRE(client.Post("/v1/completions", "--b\r\n\r\n--b--", "multipart/form-data; boundary=b")->status == 415);
   REQUIRE(running.post("/v1/completions", R"({"prompt":"abc","max_tokens":2})").first == 200);
+}
+
+TEST_CASE("A stream that the server's end cuts off says so, and ends as a stream does") {
+  test::ScratchFolder const folder;
+  HotModel models(Running::make(folder, 1));
+  Server server(models, Running::free_port({}));
+  std::thread thread([&] { server.run(); });
+  std::string text;
+  bool whole = false;
+  std::thread client([&] {
+    httplib::Client made("127.0.0.1", server.port());
+    made.set_read_timeout(60);
+    json const endless = {{"prompt", "a"}, {"max_tokens", 4000}, {"logit_bias", {{"95", -100}}}, {"stream", true}};
+    httplib::Request request;
+    request.method = "POST", request.path = "/v1/completions", request.body = endless.dump();
+    request.set_header("Content-Type", "application/json");
+    request.content_receiver = [&](char const* data, std::size_t size, std::uint64_t, std::uint64_t) {
+      text.append(data, size);
+      return true;
+    };
+    whole = static_cast<bool>(made.send(request));
+  });
+  while (models.get()->service().status().running == 0) std::this_thread::yield();
+  server.stop();
+  thread.join();
+  client.join();
+  CAPTURE(text);
+  REQUIRE(whole);
+  REQUIRE(text.find("the server ends") != std::string::npos);
 }
 
 TEST_CASE("A server that stops ends its answers; one that is stopped before it runs does not begin") {
@@ -319,6 +351,22 @@ TEST_CASE("Log-probabilities come with an answer where they are asked for") {
   REQUIRE(running.message("/v1/chat/completions", ask.dump(), 400).find("between 0 and 20") != std::string::npos);
 }
 
+TEST_CASE("A request with a seed reads its prompt anew, unless it wants the cache") {
+  Running const running{ServerOptions{}};
+  auto const cached = [&](json const& more) {
+    json body = {{"prompt", "abcdefgh"}, {"max_tokens", 2}};
+    body.update(more);
+    auto const [status, text] = running.post("/v1/completions", body.dump());
+    REQUIRE(status == 200);
+    return json::parse(text).at("usage").at("prompt_tokens_details").at("cached_tokens").get<int>();
+  };
+  static_cast<void>(cached(json::object()));
+  CHECK(cached(json::object()) > 0);
+  CHECK(cached({{"seed", 1}}) == 0);
+  CHECK(cached({{"seed", 1}, {"cache_prompt", true}}) > 0);
+  CHECK(cached({{"cache_prompt", false}}) == 0);
+}
+
 TEST_CASE("A schema holds for the answer") {
   Running const running{ServerOptions{}};
   json request = hello;
@@ -330,6 +378,21 @@ TEST_CASE("A schema holds for the answer") {
   REQUIRE(status == 200);
   std::string const text = json::parse(body).at("choices").at(0).at("message").at("content");
   REQUIRE((text == "\"ab\"" || text == "\"cd\""));
+}
+
+TEST_CASE("Members of a schema come in the order in which a request names them, and a key with null is none") {
+  Running const running{ServerOptions{}};
+  auto const [status, body] = running.post(
+      "/v1/chat/completions",
+      R"({"model": "tiny", "messages": [{"role": "user", "content": "abc"}], "max_tokens": 80, "seed": 1,
+          "functions": null, "response_format": {"type": "json_schema", "json_schema": {"schema":
+            {"type": "object", "properties":
+            {"z": {"enum": [1]}, "b": {"enum": [2]}, "a": {"enum": [3]}}, "required": ["a", "b", "z"]}}}})");
+  CAPTURE(body);
+  REQUIRE(status == 200);
+  std::string const text = json::parse(body).at("choices").at(0).at("message").at("content");
+  REQUIRE(text.find("\"z\"") < text.find("\"b\""));
+  REQUIRE(text.find("\"b\"") < text.find("\"a\""));
 }
 
 TEST_CASE("What a request gets wrong is named") {

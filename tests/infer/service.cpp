@@ -175,6 +175,18 @@ TEST_CASE("Waiting requests come by priority, then by age; more than the queue h
   REQUIRE(order == "bca");
 }
 
+TEST_CASE("What an idle service can begin at once does not count as waiting") {
+  Loaded const model;
+  exec::Context context({.threads = 1});
+  for (int i = 0; i < 20; ++i) {
+    Service service(context, model.loaded.model, model.loaded.tokenizer,
+                    {.decoder = {.slots = 3, .capacity = 256}, .queue = {.most = 1}});
+    std::vector<std::shared_ptr<Generation>> all;
+    for (int k = 0; k < 4; ++k) all.push_back(service.submit(greedy(model.prompt(k), 3)));
+    for (auto const& one : all) REQUIRE(one->wait().tokens.size() == 3);
+  }
+}
+
 TEST_CASE("A deadline ends an answer, also one that still waits; a cancelled one leaves the queue") {
   Loaded const model;
   exec::Context context({.threads = 1});

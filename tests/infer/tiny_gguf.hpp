@@ -31,6 +31,8 @@ struct TinyModel {
   /// Tokens are the 256 bytes and three marks, of which the last ends a text: any text has ids. Sets the vocabulary.
   bool bytes = false;
   std::string chat_template = "";
+  std::string extra = "";  ///< a vector of this name beside the model's tensors
+  float scale_linear = 0;  ///< of rotations, under the name that old files have; 0: none
 
   bool gpt2() const { return architecture == "gpt2"; }
   std::int64_t q() const { return heads * head_size; }
@@ -64,6 +66,7 @@ inline void write_tiny_gguf(std::string const& path, TinyModel m, std::uint32_t 
     meta.set(key("attention.layer_norm_rms_epsilon"), 1e-5f).set(key("rope.dimension_count"), number(m.head_size));
     meta.set(key("attention.key_length"), number(m.head_size));
     if (m.window > 0) meta.set(key("attention.sliding_window"), number(m.window));
+    if (m.scale_linear > 0) meta.set(key("rope.scale_linear"), m.scale_linear);
   }
   std::vector<std::string> tokens;
   std::vector<std::int32_t> types;
@@ -149,6 +152,7 @@ inline void write_tiny_gguf(std::string const& path, TinyModel m, std::uint32_t 
     for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1.0f + static_cast<float>(i) / 8;
     data.emplace_back(reinterpret_cast<char const*>(factors.data()), factors.size() * sizeof(float));
   }
+  if (!m.extra.empty()) vector(m.extra, m.hidden, 0);
   io::GgufWriter writer(path, meta, plan);
   for (std::string const& bytes : data) writer.write(bytes.data(), bytes.size());
   writer.commit();

@@ -293,7 +293,8 @@ TEST_CASE("layers are balanced by the work of the head") {
 TEST_CASE("what cannot be cut says why") {
   graph::Graph const model = loss_of<nn::Gpt2Loss>(gpt2);
   REQUIRE_ERROR(parallel::PipelineCut(model, 3), ErrorKind::configuration,
-                "the 4 layers of the model do not divide among 3 stages. Use one of 1, 2, 4");
+                "the 4 layers of the model do not divide among 3 stages. Use one of 1, 2, 4, or say how many layers "
+                "each stage has");
   graph::Builder flat;
   flat.output("loss", sum_all(flat.parameter("w", {3}, graph::zeros())));
   REQUIRE_ERROR(parallel::PipelineCut(flat.graph(), 2), ErrorKind::unavailable, "has no loop over a Stack of layers");

@@ -74,7 +74,7 @@ TEST_CASE("layouts are read as they are written") {
   CHECK(parse_layout("p=3,layers=4+4+3").layers == List<std::int64_t>{4, 4, 3});
   CHECK(to_string(parse_layout("p=3,layers=4+4+3")) == "d=1,t=1,p=3,schedule=1f1b,layers=4+4+3");
   REQUIRE_ERROR(parse_layout("p=3,layers=4+"), ErrorKind::configuration, "numbers of layers, as in layers=4+4+3");
-  for (char const* text :
-       {"d", "d=0", "d=x", "q=1", "zero=4", "schedule=fast", "chunks=2", "d=1048576,t=1048576", "d=99999999999"})
+  for (char const* text : {"d", "d=0", "d=x", "q=1", "zero=4", "schedule=fast", "chunks=2", "d=1048576,t=1048576",
+                           "d=99999999999", "d=2,d=2"})
     CHECK_THROWS_AS(parse_layout(text), Error);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/train/train_step.hpp> <tutti/train/step_graph.hpp> <tutti/parallel/mesh.hpp>
 // Covers: <tutti/train/pipelined_step.hpp> <tutti/train/stage_state.hpp> <tutti/train/whole_state.hpp>
-// Covers: <tutti/parallel/pipeline.hpp> <tutti/train/stage_programs.hpp>
+// Covers: <tutti/parallel/pipeline.hpp> <tutti/parallel/stage_evaluation.hpp> <tutti/train/stage_programs.hpp>
 #include "support/catch.hpp"
 #include "train/meshes.hpp"
 #include "train/own_states.hpp"

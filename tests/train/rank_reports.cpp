@@ -14,13 +14,17 @@ using namespace tutti::train;
 TEST_CASE("every rank has a row, and a process that several ranks share counts once") {
   for (int ranks : {1, 3}) {
     Registry registry;
+    Registry::Json times;
+    auto const heard = registry.subscribe([&](RegistryEvent const& event) {
+      if (event.kind == RegistryEvent::Kind::record) times = event.json;
+    });
     bool due = false, due_again = true;
     threads::run(ranks, [&](auto& communicator) {
       auto const port = parallel::data_parallel(communicator).port;
       RankReports reports;
       Registry own;
       if (port->rank() == 0) due = reports.due();
-      reports.exchange(*port, 1.5 + port->rank(), "cpu", port->rank() == 0 ? registry : own);
+      reports.exchange(*port, 7, 20.0 + port->rank(), 1.5 + port->rank(), "cpu", port->rank() == 0 ? registry : own);
       if (port->rank() == 0) due_again = reports.due();
     });
     CHECK(due);
@@ -35,6 +39,11 @@ TEST_CASE("every rank has a row, and a process that several ranks share counts o
       CHECK(!row.at("link").get<std::string>().empty());
       CHECK(row.at("memory").get<double>() > 1e6);
     }
+    if (ranks == 1) CHECK(times.is_null());
+    else
+      CHECK(times ==
+            Registry::Json{
+                {"type", "ranks"}, {"step", 7}, {"busy_ms", {20.0, 21.0, 22.0}}, {"waits_ms", {1.5, 2.5, 3.5}}});
     CHECK(registry.get("machine").at("memory").get<double>() < 2 * workers.at(0).at("memory").get<double>());
   }
 }

@@ -172,6 +172,19 @@ TEST_CASE("ranks that have one model together share one part of the batch; meshe
                 "--data-parallel 2 x --tensor-parallel 1 is not the number of ranks, 4");
   REQUIRE_ERROR(data.with({"--data-parallel", "3", "--tensor-parallel", "2"}, 6 - 2), ErrorKind::configuration,
                 "--data-parallel 3 x --tensor-parallel 2 is not the number of ranks, 4");
+  // What a run could not go on with is refused before it begins.
+  REQUIRE_ERROR(
+      data.with({"--tensor-parallel", "4", "--restart-ranks", "2"}, 4), ErrorKind::configuration,
+      "--restart-ranks 2 could not go on with this run: --data-parallel (any) x --tensor-parallel 4 is not the "
+      "number of ranks, 2");
+  REQUIRE_ERROR(data.with({"--batch", "2", "--sync-freq", "2", "--restart-ranks", "1"}, 2), ErrorKind::configuration,
+                "--restart-ranks 1 could not go on with this run: --total-tokens");
+  REQUIRE_ERROR(data.with({"--batch", "4", "--rank-shares", "2,1", "--restart-ranks", "1"}, 2),
+                ErrorKind::configuration,
+                "--restart-ranks 1 could not go on with this run: --rank-shares 2,1 has 2 numbers, and 1 rank does");
+  CHECK(data.with({"--tensor-parallel", "2", "--restart-ranks", "2"}, 4).options.restart_ranks == 2);
+  REQUIRE_ERROR(data.with({"--zero", "3", "--bucket-bytes", "1000"}, 4), ErrorKind::configuration,
+                "--zero 3: scatters every parameter's gradient by itself");
 }
 
 TEST_CASE("the batch is divided by ranks and micro-steps, whichever way it is said") {

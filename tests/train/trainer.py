@@ -14,6 +14,7 @@ import random
 import re
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
 import sys
@@ -583,7 +584,8 @@ def case_chat(bench):
         losses = bench.losses(whole)
         check(losses[-1] < losses[0] - 0.5, f"nothing was learned: {losses}")
         worst = 0
-        for ranks, layout in ((2, ("--batch", "4")), (3, ("--batch", "3")), (2, ("--batch", "1"))):
+        stages = ("--batch", "2", "--pipeline-parallel", "2", "--micro-batches", "4")
+        for ranks, layout in ((2, ("--batch", "4")), (3, ("--batch", "3")), (2, ("--batch", "1")), (2, stages)):
             other = bench.folder / f"{name}{ranks}{layout[1]}"
             bench.run("threads", ranks, other, *sizes, *words, *layout)
             worst = max(worst, close(losses, bench.losses(other), 1e-4))
@@ -881,6 +883,12 @@ def case_pipeline(bench):
     three = bench.folder / "three"
     text, _ = bench.run("threads", 4, three, *steps, "--batch", "2", "--tensor-parallel", "2", *staged)
     check("4 ranks (data 1 x tensor 2 x pipeline 2)" in text, text)
+    for row in bench.metrics(three):
+        axes = row["exposed_axis_ms"]
+        check({"tensor", "pipeline"} <= set(axes) <= {"data", "tensor", "pipeline"} and abs(sum(axes.values()) - row["exposed_comm_ms"]) < 1e-6, str(row))
+        check(row["exposed_comm_ms"] <= row["ms"], str(row))
+    # 2 x 3 sums of a layer, forward and backward of every micro-batch: not nothing, as where the stages' programs are left out.
+    check(statistics.median(row["exposed_axis_ms"]["tensor"] for row in bench.metrics(three)) > 0.02, "ranks of a stage never waited for each other")
     print(f"  gpt2 threads, tensor 2 x pipeline 2: within {close(bench.losses(bench.folder / 'gpt2'), bench.losses(three), 1e-5):.1e}")
     # What compressors keep of gradients the last stage alone has: its final norm is all that learns.
     last = bench.folder / "last"
@@ -1697,6 +1705,14 @@ def case_device(bench):
     whole = bench.folder / "whole"
     bench.run("threads", 1, whole, "--total-tokens", "64", *flags[2:], "--sync-freq", "2", "--device", "cuda")
     print(f"  2 ranks: within {close(bench.losses(whole), bench.losses(ranks), 1e-4):.1e}")
+    for stage in ("2", "3"):  # devices with parts of parameters, which a processor puts together
+        zero = bench.folder / f"zero{stage}"
+        sharing = ("--device", "cuda", "--zero", stage)
+        text, _ = bench.run("threads", 2, zero, "--total-tokens", "64", "--batch", "1", "--steps", "3", "--schedule", "constant", *sharing)
+        check("each rank has a part" in text, text)
+        bench.run("threads", 2, zero, "--resume", "latest", "--steps", "5", *sharing)
+        bench.run("threads", 2, zero, "--resume", "latest", "--steps", "6", "--device", "cuda")
+        print(f"  2 ranks, --zero {stage}: within {close(bench.losses(whole), bench.losses(zero), 1e-4):.1e}")
     # What was chosen by time lies beside the checkpoints, and a run that goes on takes it.
     tuned = bench.folder / "tuned"
     bench.run("threads", 1, tuned, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda", "--autotune")

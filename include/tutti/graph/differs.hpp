@@ -18,7 +18,8 @@ constexpr List<bool> differing(Graph const& graph, List<bool> inputs = {}) {
     Op const op = graph.op(id);
     bool const agrees = op == Op::all_reduce || op == Op::broadcast || op == Op::all_gather;
     if (op == Op::input || (agrees && mesh_axis(graph, id) == MeshAxis::data)) continue;
-    bool any = op == Op::rank || op == Op::reduce_scatter || state_update(graph, id) == StateUpdate::per_rank;
+    bool any = op == Op::rank || op == Op::reduce_scatter || op == Op::all_to_all || op == Op::send_receive ||
+               state_update(graph, id) == StateUpdate::per_rank;
     for (Id operand : graph.operands(id)) any = any || differs[at(operand)];
     differs[at(id)] = any;
     if (op != Op::result || graph.op(graph.operand(id, 0)) != Op::repeat) continue;

@@ -29,6 +29,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -233,8 +234,9 @@ class Executor : public Ports {
              MeshAxis::data);
         break;
       }
-      case StepKind::broadcast: case StepKind::all_gather: case StepKind::reduce_scatter: collective(port, step); break;
-      default: throw Error(ErrorKind::internal, "graph::Executor", "a step has no call");
+      default:
+        if (is_collective(step.kind)) return collective(port, step);
+        throw Error(ErrorKind::internal, "graph::Executor", "a step has no call");
     }
   }
   comm::Port::Ticket start_all_reduce(comm::Port& port, Step const& step) {
@@ -261,7 +263,9 @@ class Executor : public Ports {
                   "the program was traced for " + std::to_string(step.root) + " ranks and runs on " +
                       std::to_string(ranks) + ". Trace it again");
     if (port == nullptr) {
-      if (x.bytes() > 0) std::memcpy(to, from, static_cast<std::size_t>(x.bytes()));
+      auto const bytes = static_cast<std::size_t>(x.bytes());
+      bool const nobody = step.kind == StepKind::send_receive && neighbour(0, -step.by, step.wraps, 1) < 0;
+      if (bytes > 0) nobody ? std::memset(to, 0, bytes) : std::memcpy(to, from, bytes);
       return;
     }
     comm::Port::Ticket ticket = 0;
@@ -275,11 +279,29 @@ class Executor : public Ports {
       ticket = port->start_broadcast(to, y.shape.size(), y.dtype, step.root, here);
     } else if (step.kind == StepKind::all_gather) {
       ticket = port->start_all_gather(from, to, x.shape.size(), x.dtype, here);
+    } else if (step.kind == StepKind::all_to_all) {
+      ticket = port->start_all_to_all(from, to, x.shape.size() / ranks, x.dtype, here);
+    } else if (step.kind == StepKind::send_receive) {
+      return send_receive(*port, step, from, to);
     } else {
       ticket = port->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
                                           static_cast<comm::PortOp>(step.operation), here);
     }
     wait(*port, ticket, step.mesh_axis);
+  }
+  void send_receive(comm::Port& port, Step const& step, std::byte* from, std::byte* to) {
+    auto const here = std::source_location::current();
+    constexpr int tag = 32'766;
+    std::int64_t const bytes = step.reads[0].bytes();
+    auto const target = static_cast<int>(neighbour(port.rank(), step.by, step.wraps, port.size())),
+               source = static_cast<int>(neighbour(port.rank(), -step.by, step.wraps, port.size()));
+    if (target == port.rank()) return std::memcpy(to, from, static_cast<std::size_t>(bytes)), void();
+    if (source < 0) std::memset(to, 0, static_cast<std::size_t>(bytes));
+    std::optional<comm::Port::Ticket> received, sent;
+    if (source >= 0 && bytes > 0) received = port.start_receive(to, bytes, source, tag, here);
+    if (target >= 0 && bytes > 0) sent = port.start_send(from, bytes, target, tag, here);
+    for (auto const& ticket : {received, sent})
+      if (ticket) wait(port, *ticket, step.mesh_axis);
   }
   /// What is in flight is not there yet.
   void look(std::size_t s) {

@@ -72,6 +72,8 @@ constexpr Form form_of(Op op) {
     case Op::square_sum: return {{1, 2}, 0, 0};
     case Op::adamw: return {8, 0, 4};
     case Op::reduce_scatter: return {1, {2, 3}, 0};
+    case Op::all_to_all: return {1, {1, 2}, 0};
+    case Op::send_receive: return {1, {3, 4}, 0};
     case Op::repeat: return {{1, -1}, 6, 0};
     default: return {};  // functions of elements say for themselves; custom operations do not travel
   }
@@ -237,6 +239,14 @@ inline void check_attributes(Operands const& in) {
     }
     case Op::vary: case Op::all_reduce: require_form(is_port_op(in.integer(0)), "the operator of ranks is none"); break;
     case Op::broadcast: require_form(in.integer(0) >= 0 && in.integer(0) < (1 << 30), "the root is no rank"); break;
+    case Op::all_to_all:
+    case Op::send_receive:
+      require_form(in.integer(0) >= 1 && in.integer(0) < (1 << 30), "the ranks are none");
+      if (draft.op == Op::send_receive)
+        require_form(
+            in.integer(1) > -(1 << 30) && in.integer(1) < (1 << 30) && (in.integer(2) == 0 || in.integer(2) == 1),
+            "where it goes is no rank");
+      break;
     case Op::all_gather: case Op::reduce_scatter:
       require_form(in.integer(0) >= 1 && in.integer(0) < (1 << 30) && in.shape(0).rank() > 0, "the ranks are none");
       static_cast<void>(checked_multiply(in.shape(0)[0], in.integer(0)));

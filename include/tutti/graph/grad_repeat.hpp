@@ -130,7 +130,9 @@ class BodyGradient {
       case Op::all_reduce:
       case Op::broadcast:
       case Op::all_gather:
-      case Op::reduce_scatter: return true;
+      case Op::reduce_scatter:
+      case Op::all_to_all:
+      case Op::send_receive: return true;
       default: return false;
     }
   }

@@ -203,8 +203,7 @@ constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_locat
   if (op != Op::rng_bits) type.dtype = in.dtype(0);
   switch (op) {
     case Op::stop_gradient: case Op::barrier: case Op::vary: case Op::partial: case Op::all_reduce: case Op::broadcast:
-      type.shape = in.shape(0);
-      break;
+    case Op::send_receive: type.shape = in.shape(0); break;
     case Op::broadcast_in_dim: {
       Shape const& x = in.shape(0);
       std::int64_t previous = -1;
@@ -282,6 +281,11 @@ constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_locat
       break;
     case Op::custom: type = draft.custom->type(in); break;
     case Op::all_gather: type.shape = in.shape(0).with(0, in.shape(0)[0] * in.integer(0)); break;
+    case Op::all_to_all:
+      if (in.shape(0).rank() == 0 || in.shape(0)[0] % in.integer(0) != 0)
+        refuse(where, op, "the first extent must divide by the number of ranks", in.shape(0), Shape{in.integer(0)});
+      type.shape = in.shape(0);
+      break;
     case Op::reduce_scatter:
       if (in.shape(0).rank() == 0 || in.shape(0)[0] % in.integer(0) != 0)
         refuse(where, op, "the first extent must divide by the number of ranks", in.shape(0), Shape{in.integer(0)});
@@ -301,7 +305,7 @@ constexpr List<Type> infer(Graph const& graph, D const& draft, std::source_locat
   if (facts.kind == OpClass::collective) {
     std::size_t const named = port_integers(op);
     MeshAxis const axis = draft.integers.size() > named ? static_cast<MeshAxis>(draft.integers[named]) : MeshAxis::data;
-    bool const apart = op == Op::vary || op == Op::reduce_scatter;
+    bool const apart = op == Op::vary || op == Op::reduce_scatter || op == Op::all_to_all || op == Op::send_receive;
     type.replication = in[0].replication.with(axis, op == Op::partial ? Replication::partial
                                                     : apart           ? Replication::varying
                                                                       : Replication::replicated);

@@ -179,7 +179,7 @@ class Interpreter {
     }
     MeshAxis const axis = mesh_axis(graph, id);
     std::size_t const count = line(axis, ranks.size());
-    bool const sized = op == Op::all_gather || op == Op::reduce_scatter;
+    bool const sized = op != Op::all_reduce && op != Op::broadcast;
     if (sized && graph.integer(id) != static_cast<std::int64_t>(count))
       throw Error(ErrorKind::configuration, std::string(name(op)),
                   "the graph was made for " + std::to_string(graph.integer(id)) + " ranks, here are " +
@@ -188,6 +188,23 @@ class Interpreter {
     for (std::size_t first = 0; first < ranks.size(); ++first) {
       if (place(axis, first) != 0) continue;
       auto const of = [&](std::size_t i) -> Values const& { return value(first + i * stride); };
+      if (op == Op::all_to_all || op == Op::send_receive) {
+        for (std::size_t i = 0; i < count; ++i) {
+          Values mine;
+          if (op == Op::send_receive) {
+            auto const source = neighbour(static_cast<std::int64_t>(i), -graph.integer(id, 1),
+                                          graph.integer(id, 2) != 0, static_cast<std::int64_t>(count));
+            mine = source < 0 ? Values(of(i).size(), 0.0) : of(static_cast<std::size_t>(source));
+          } else {
+            for (std::size_t k = 0; k < count; ++k) {
+              Values const block = part(of(k), static_cast<std::int64_t>(i), static_cast<std::int64_t>(count));
+              mine.insert(mine.end(), block.begin(), block.end());
+            }
+          }
+          ranks[first + i * stride][naive::at(id)] = {std::move(mine)};
+        }
+        continue;
+      }
       Values all;
       if (op == Op::all_gather) {
         for (std::size_t i = 0; i < count; ++i) all.insert(all.end(), of(i).begin(), of(i).end());

@@ -274,7 +274,7 @@ constexpr void stop_dropout(Graph& graph) {
 
 /// Integers of an operation of ranks before that of its axis.
 constexpr std::size_t port_integers(Op op) noexcept {
-  return op == Op::partial || op == Op::rank ? 0 : op == Op::reduce_scatter ? 2 : 1;
+  return op == Op::partial || op == Op::rank ? 0 : op == Op::reduce_scatter ? 2 : op == Op::send_receive ? 3 : 1;
 }
 /// The axis of the mesh along which an operation of ranks works: its last integer, where it has one more than it needs;
 /// else that of data.
@@ -282,6 +282,12 @@ constexpr MeshAxis mesh_axis(Graph const& graph, Id id) noexcept {
   auto const values = graph.integers(id);
   std::size_t const at = port_integers(graph.op(id));
   return values.size() > at ? static_cast<MeshAxis>(values[at]) : MeshAxis::data;
+}
+/// Of a send_receive: the rank `by` behind `rank`; -1 where there is none.
+constexpr std::int64_t neighbour(std::int64_t rank, std::int64_t by, bool wraps, std::int64_t ranks) noexcept {
+  std::int64_t const other = rank + by;
+  if (wraps) return (other % ranks + ranks) % ranks;
+  return other >= 0 && other < ranks ? other : -1;
 }
 /// What an all_gather says of its gradient.
 struct Gathering {

@@ -268,16 +268,26 @@ class Lowering {
         }
         return view_value(all_reduce(emit_.ref(x[0]), integers[0], mesh_axis(graph, id)));
       }
-      case Op::broadcast: case Op::all_gather: case Op::reduce_scatter: {
-        StepKind const kind = graph.op(id) == Op::broadcast    ? StepKind::broadcast
-                              : graph.op(id) == Op::all_gather ? StepKind::all_gather
-                                                               : StepKind::reduce_scatter;
+      case Op::broadcast:
+      case Op::all_gather:
+      case Op::reduce_scatter:
+      case Op::all_to_all:
+      case Op::send_receive: {
+        StepKind const kind = graph.op(id) == Op::broadcast      ? StepKind::broadcast
+                              : graph.op(id) == Op::all_gather   ? StepKind::all_gather
+                              : graph.op(id) == Op::all_to_all   ? StepKind::all_to_all
+                              : graph.op(id) == Op::send_receive ? StepKind::send_receive
+                                                                 : StepKind::reduce_scatter;
         Value const value = simple(kind, {emit_.contiguous(x[0])}, type);
         Step& step = emit_.list.steps.back();
         step.mesh_axis = mesh_axis(graph, id);
         step.root =
             static_cast<std::int32_t>(integers[0]);  // of the others: the number of ranks, checked when a run starts
         if (kind == StepKind::reduce_scatter) step.operation = static_cast<std::uint8_t>(integers[1]);
+        if (kind == StepKind::send_receive) {
+          step.by = static_cast<std::int32_t>(integers[1]);
+          step.wraps = integers[2] != 0;
+        }
         return value;
       }
       default: break;

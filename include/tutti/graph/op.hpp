@@ -96,8 +96,8 @@ enum class Op : std::uint8_t {
   rotary,               ///< x (..., T, C), cosine, sine (T, head size / 2); {RotaryPairing, inverse}: (..., T, C)
   swiglu,               ///< gate (..., C), up (..., C): silu(gate) * up
   swiglu_gradient,      ///< dy, gate, up -> dgate, dup
-  dropout,  ///< x, seed, step, stream, first: int64 () each but x; <p>: x / (1 - p) where the bits of rng_bits are
-            ///< p * 2^32 or more, else 0
+  dropout,    ///< x, seed, step, stream, first: int64 () each but x; <p>: x / (1 - p) where the bits of rng_bits are
+              ///< p * 2^32 or more, else 0
   cumsum,     ///< x; {axis, reversed}: along the axis, the sum of every element and all before it, or behind it
   attention,  ///< qkv (B, T, (heads + 2 kv heads) size); {heads, kv heads[, as dot_general]} <scale>: causal ->
               ///< out (B, T, heads size), lse (B, heads, T)
@@ -122,6 +122,8 @@ enum class Op : std::uint8_t {
   broadcast,       ///< {root}: varying -> replicated
   all_gather,      ///< {ranks[, MeshAxis[, Gathering's bits]]}: (N, ...) varying -> (ranks * N, ...) replicated
   reduce_scatter,  ///< {ranks, PortOp}: (ranks * N, ...) -> (N, ...) varying
+  all_to_all,      ///< {ranks}: (ranks * N, ...) -> (ranks * N, ...) varying: rows r N to (r + 1) N go to rank r
+  send_receive,    ///< {ranks, by, wraps}: varying: rank r has what rank r - by gave; zeros, where there is none
 
   // Structure.
   repeat,  ///< carried initial values, invariants, stacked (L, ...); {L, carried, invariants, stacked, reversed,
@@ -231,6 +233,8 @@ inline constexpr OpInfo op_rows[] = {
     {Op::broadcast, "broadcast", OpClass::collective, with_rule, 1},
     {Op::all_gather, "all_gather", OpClass::collective, with_rule, 1},
     {Op::reduce_scatter, "reduce_scatter", OpClass::collective, with_rule, 1},
+    {Op::all_to_all, "all_to_all", OpClass::collective, with_rule, 1},
+    {Op::send_receive, "send_receive", OpClass::collective, with_rule, 1},
     {Op::repeat, "repeat", OpClass::structure, with_rule, 0},
     {Op::result, "result", OpClass::structure, no_gradient, 1},
 };

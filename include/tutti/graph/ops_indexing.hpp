@@ -121,5 +121,35 @@ constexpr Var reduce_scatter(Var x, MeshAxis axis, int ranks, comm::PortOp op = 
 constexpr Var reduce_scatter(Var x, int ranks, comm::PortOp op = comm::PortOp::sum, Where where = Where::current()) {
   return reduce_scatter(x, MeshAxis::data, ranks, op, where);
 }
+namespace detail {
+/// What goes to others must be each rank's own: of an addend of a pending sum a part is no addend of any.
+constexpr Var sent(Var x, MeshAxis axis, Op op, Where where) {
+  if (x.type(where).replication[axis] == Replication::partial)
+    refuse(where, op, ErrorKind::communication,
+           "the value is an addend of a sum that is still to be made. Say all_reduce first");
+  return vary(x, axis, comm::PortOp::avg, where);
+}
+}  // namespace detail
+/// Rows r N to (r + 1) N go to rank r, where they are those of this rank's number: (ranks * N, ...) -> the same. Its
+/// own gradient.
+constexpr Var all_to_all(Var x, MeshAxis axis, int ranks, Where where = Where::current()) {
+  return detail::emit(detail::home(x, where),
+                      draft(Op::all_to_all, {detail::sent(x, axis, Op::all_to_all, where).id}, along(axis, {ranks})),
+                      where);
+}
+constexpr Var all_to_all(Var x, int ranks, Where where = Where::current()) {
+  return all_to_all(x, MeshAxis::data, ranks, where);
+}
+/// Sends x to rank + by, and is what rank - by sent: zeros, where there is no such rank. `wraps`: ranks are a ring, in
+/// which there always is one. The gradient goes the other way.
+constexpr Var send_receive(Var x, MeshAxis axis, int ranks, int by, bool wraps = true, Where where = Where::current()) {
+  return detail::emit(detail::home(x, where),
+                      draft(Op::send_receive, {detail::sent(x, axis, Op::send_receive, where).id},
+                            along(axis, {ranks, by, std::int64_t{wraps}})),
+                      where);
+}
+constexpr Var send_receive(Var x, int ranks, int by, bool wraps = true, Where where = Where::current()) {
+  return send_receive(x, MeshAxis::data, ranks, by, wraps, where);
+}
 
 }  // namespace tutti::graph

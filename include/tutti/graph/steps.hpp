@@ -118,12 +118,19 @@ enum class StepKind : std::uint8_t {
   all_reduce_wait,       ///< -> x: the bucket
   broadcast,
   all_gather,
-  reduce_scatter,   ///< x -> y, complete when the step ends, but for an all_gather with a slot
+  reduce_scatter,
+  all_to_all,
+  send_receive,     ///< x -> y, complete when the step ends, but for an all_gather with a slot
   all_gather_wait,  ///< x -> : what the all_gather with this slot writes
   node_sum,         ///< x -> y: over the ranks of a Division; float64
   node_barrier,     ///< all of them have come here
 };
 
+/// One that the step begins and ends, but for an all_gather with a slot.
+constexpr bool is_collective(StepKind kind) noexcept {
+  return kind == StepKind::broadcast || kind == StepKind::all_gather || kind == StepKind::reduce_scatter ||
+         kind == StepKind::all_to_all || kind == StepKind::send_receive;
+}
 /// The end of a collective that another step began.
 constexpr bool is_wait(StepKind kind) noexcept {
   return kind == StepKind::all_reduce_wait || kind == StepKind::all_gather_wait;
@@ -168,6 +175,8 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::broadcast: return "broadcast";
     case StepKind::all_gather: return "all_gather";
     case StepKind::reduce_scatter: return "reduce_scatter";
+    case StepKind::all_to_all: return "all_to_all";
+    case StepKind::send_receive: return "send_receive";
     case StepKind::all_gather_wait: return "all_gather_wait";
     case StepKind::node_sum: return "node_sum";
     case StepKind::node_barrier: return "node_barrier";
@@ -209,7 +218,9 @@ struct Step {
   std::int64_t heads = 0, kv_heads = 0;  ///< attention
   std::int64_t vocabulary = 0;   ///< linear_cross_entropy: classes; embedding: rows of the table
   std::int32_t ignored = -1;     ///< cross entropies
-  std::int32_t root = 0;         ///< broadcast
+  std::int32_t root = 0;         ///< broadcast; other collectives: the number of ranks
+  std::int32_t by = 0;           ///< send_receive
+  bool wraps = false;            ///< send_receive
   std::uint8_t operation = 0;    ///< collectives: comm::PortOp
   MeshAxis mesh_axis{};          ///< collectives, rank
   double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale; dropout: p
@@ -279,25 +290,24 @@ inline std::int64_t sent_bytes(StepList const& list, MeshAxis axis) {
     if (step.mesh_axis != axis) continue;
     if (step.kind == StepKind::all_reduce_start)
       bytes += sent_elements(step) * static_cast<std::int64_t>(size_of(step.reads.front().dtype));
-    if (step.kind == StepKind::broadcast || step.kind == StepKind::all_gather || step.kind == StepKind::reduce_scatter)
-      bytes += step.reads.front().bytes();
+    if (is_collective(step.kind)) bytes += step.reads.front().bytes();
   }
   return bytes;
 }
 /// Bytes that one of `ranks` sends along this axis in a run whose collectives go around in rings: of sums over ranks
 /// 2 (ranks - 1) / ranks of the tensor, of scattered ones half of that, of what is gathered ranks - 1 copies.
 inline std::int64_t ring_bytes(StepList const& list, MeshAxis axis, int ranks) {
-  std::int64_t shares = 0;  // of 1 / ranks
+  std::int64_t shares = 0, whole = 0;  // of 1 / ranks
   for (Step const& step : list.steps) {
     if (step.mesh_axis != axis) continue;
     if (step.kind == StepKind::all_reduce_start)
       shares += (step.scatter ? 1 : 2) * sent_elements(step) *
                 static_cast<std::int64_t>(size_of(step.reads.front().dtype));
-    if (step.kind == StepKind::broadcast || step.kind == StepKind::reduce_scatter)
-      shares += step.reads.front().bytes();
+    if (step.kind == StepKind::send_receive) whole += step.reads.front().bytes();
+    else if (is_collective(step.kind) && step.kind != StepKind::all_gather) shares += step.reads.front().bytes();
     if (step.kind == StepKind::all_gather) shares += ranks * step.reads.front().bytes();
   }
-  return shares / ranks * (ranks - 1);
+  return shares / ranks * (ranks - 1) + whole;
 }
 
 inline Ref contiguous_ref(BufferId buffer, std::int64_t offset, DType dtype, Shape const& shape) {

@@ -292,9 +292,7 @@ inline constexpr Rule rules[] = {
     {Op::rotary, back_rotary},
     {Op::swiglu, back_swiglu},
     {Op::cumsum,
-     [](Back const& n) {
-       n.give(0, cumsum(n.g(), static_cast<int>(n.integer(0)), n.integer(1) == 0, n.where));
-     }},
+     [](Back const& n) { n.give(0, cumsum(n.g(), static_cast<int>(n.integer(0)), n.integer(1) == 0, n.where)); }},
     {Op::dropout,
      [](Back const& n) {
        n.give(0, dropout(n.g(), n.real(), {n.in(1), n.in(2), n.in(3), n.in(4)}, n.where));
@@ -315,8 +313,7 @@ inline constexpr Rule rules[] = {
          refuse(n.where, Op::custom, ErrorKind::unavailable, "this operation came without a gradient; give it one");
        operation.gradient(n);
      }},
-    {Op::vary,
-     [](Back const& n) { n.give(0, all_reduce(vary(n.g(), n.axis(), port_op(n)), n.axis(), port_op(n))); }},
+    {Op::vary, [](Back const& n) { n.give(0, all_reduce(vary(n.g(), n.axis(), port_op(n)), n.axis(), port_op(n))); }},
     {Op::partial, [](Back const& n) { n.give(0, n.g()); }},
     {Op::all_reduce, [](Back const& n) { n.give(0, vary(n.g(), n.axis(), port_op(n))); }},
     {Op::broadcast,
@@ -325,6 +322,13 @@ inline constexpr Rule rules[] = {
        n.give(0, select(here, vary(n.g(), n.axis(), comm::PortOp::sum), 0.0));
      }},
     {Op::all_gather, back_all_gather},
+    {Op::all_to_all,
+     [](Back const& n) { n.give(0, all_to_all(n.g(), n.axis(), static_cast<int>(n.integer(0)), n.where)); }},
+    {Op::send_receive,
+     [](Back const& n) {
+       n.give(0, send_receive(n.g(), n.axis(), static_cast<int>(n.integer(0)), -static_cast<int>(n.integer(1)),
+                              n.integer(2) != 0, n.where));
+     }},
     {Op::reduce_scatter, back_reduce_scatter},
     {Op::repeat, back_repeat},
 };

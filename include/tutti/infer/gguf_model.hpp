@@ -86,6 +86,7 @@ class GgufReader : StoredReader {
     if (std::int64_t const hidden = count_or("feed_forward_length", 4 * c.channels); hidden != 4 * c.channels)
       refuse(concat("its feed-forward layers have ", hidden, " channels, not 4 * ", c.channels), "Use another model");
     validated(c);
+    refuse_unread(c);
     return c;
   }
 
@@ -110,6 +111,7 @@ class GgufReader : StoredReader {
     if (c.window >= c.max_tokens) c.window = 0;  // readers of phi3 want a window
     c.tied = model_.find("output.weight") == nullptr;
     validated(c);
+    refuse_unread(c);
     split_gates(c);
     join_biases(c);
     model_.rotation = rotation(c);
@@ -117,8 +119,11 @@ class GgufReader : StoredReader {
   }
   nn::Rotation rotation(nn::LlamaConfig const& c) const {
     nn::RotationScaling scaling;
-    scaling.kind = metadata().get_or<std::string>(key("rope.scaling.type"), "none");
-    scaling.factor = metadata().get_or<double>(key("rope.scaling.factor"), 1.0);
+    // Old files have the factor alone, under another name.
+    scaling.factor =
+        metadata().get_or<double>(key("rope.scaling.factor"), metadata().get_or<double>(key("rope.scale_linear"), 1.0));
+    if (scaling.factor == 0) scaling.factor = 1;
+    scaling.kind = metadata().get_or<std::string>(key("rope.scaling.type"), scaling.factor != 1 ? "linear" : "none");
     scaling.original_tokens = count_or("rope.scaling.original_context_length", c.max_tokens);
     scaling.magnitude = metadata().get_or<double>(key("rope.scaling.attn_factor"), 0.0);
     std::int64_t const rotated = count_or("rope.dimension_count", c.head_size);
@@ -144,12 +149,24 @@ class GgufReader : StoredReader {
   std::string architecture_;
 };
 
+/// Calls f, of whose refusals those that do not name the file get its name: the metadata knows none.
+template <class F>
+auto naming(std::string const& path, F&& f) {
+  try {
+    return f();
+  } catch (Error const& error) {
+    if (error.kind() != ErrorKind::format || error.message().find(path) != std::string::npos) throw;
+    throw Error(ErrorKind::format, "read_gguf_model", concat("'", path, "' is not a usable model: ", error.message()));
+  }
+}
+
 }  // namespace detail
 
 /// The model of a GGUF file; matrices are read where the file's memory holds them.
 /// Errors    format: an architecture, size or tensor that is not as it must be
 inline nn::StoredModel read_gguf_model(std::shared_ptr<io::Gguf const> file) {
-  return detail::GgufReader(std::move(file)).read();
+  std::string const path = file->path();
+  return detail::naming(path, [&] { return detail::GgufReader(std::move(file)).read(); });
 }
 
 /// The vocabulary of a GGUF file, for data::make_tokenizer. Errors: format.
@@ -188,9 +205,10 @@ inline data::GgufVocabulary gguf_vocabulary(io::Gguf const& file) {
 
 /// Model and tokenizer of a GGUF file. Errors: format.
 inline LoadedModel load_gguf(std::shared_ptr<io::Gguf const> file) {
-  data::GgufVocabulary const vocabulary = gguf_vocabulary(*file);
   std::string const path = file->path();
-  return {read_gguf_model(std::move(file)), data::make_tokenizer(vocabulary, path), vocabulary.chat_template};
+  data::GgufVocabulary const vocabulary = detail::naming(path, [&] { return gguf_vocabulary(*file); });
+  data::Tokenizer tokenizer = detail::naming(path, [&] { return data::make_tokenizer(vocabulary, path); });
+  return {read_gguf_model(std::move(file)), std::move(tokenizer), vocabulary.chat_template};
 }
 /// The same of a file by its path, or of its first part. Errors: io, format, out_of_memory.
 inline LoadedModel load_gguf(std::string const& path, io::Loading loading = io::Loading::mapped) {

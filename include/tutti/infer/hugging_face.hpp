@@ -7,8 +7,9 @@
 
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/data/tokenizer_files.hpp>
+#include <tutti/infer/model_json.hpp>
 #include <tutti/infer/stored_reader.hpp>
-#include <tutti/io/json.hpp>
+#include <tutti/io/model_format.hpp>
 #include <tutti/io/safetensors_shards.hpp>
 
 #include <cmath>
@@ -27,64 +28,13 @@ namespace tutti::infer {
 
 namespace detail {
 
-/// A JSON object of a model's folder; every refusal names its file.
-class ModelJson {
- public:
-  using Json = nlohmann::json;
-  /// An absent file is an empty object, unless it is `needed`.
-  ModelJson(std::string path, bool needed) : path_(std::move(path)), json_(Json::object()) {
-    if (needed || io::file_exists(path_)) json_ = io::parse_json(io::read_file(path_), path_, "read_hugging_face");
-    if (!json_.is_object()) refuse("it is no JSON object");
-  }
-  ModelJson(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
-
-  [[noreturn]] void refuse(std::string const& why) const {
-    throw Error(ErrorKind::format, "read_hugging_face", concat("'", path_, "': ", why, ". Fetch the model again"));
-  }
-  bool has(char const* key) const { return json_.contains(key) && !json_[key].is_null(); }
-  Json const& operator[](char const* key) const { return json_[key]; }
-  std::int64_t count(char const* key) const {
-    if (!has(key) || !json_[key].is_number_unsigned() || json_[key].get<std::uint64_t>() > (std::uint64_t{1} << 40))
-      refuse(concat(key, " is missing, or no count"));
-    return json_[key].get<std::int64_t>();
-  }
-  std::int64_t count_or(char const* key, std::int64_t otherwise) const { return has(key) ? count(key) : otherwise; }
-  double number_or(char const* key, double otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_number()) refuse(concat(key, " is no number"));
-    return json_[key].get<double>();
-  }
-  std::string text_or(char const* key, std::string otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_string()) refuse(concat(key, " is no text"));
-    return json_[key].get<std::string>();
-  }
-  bool flag_or(char const* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_boolean()) refuse(concat(key, " is neither true nor false"));
-    return json_[key].get<bool>();
-  }
-  /// A list of numbers, or one of them.
-  std::vector<double> numbers(char const* key) const {
-    std::vector<double> values;
-    if (!has(key)) return values;
-    for (Json const& value : json_[key].is_array() ? json_[key] : Json::array({json_[key]})) {
-      if (!value.is_number()) refuse(concat(key, " holds something else than numbers"));
-      values.push_back(value.get<double>());
-    }
-    return values;
-  }
-  /// An object in it, or an empty one.
-  ModelJson object(char const* key) const {
-    if (!has(key)) return {path_, Json::object()};
-    if (!json_[key].is_object()) refuse(concat(key, " is no object"));
-    return {path_, json_[key]};
-  }
-
- private:
-  std::string path_;
-  Json json_;
-};
+/// Errors: format, where the weights of a folder are in files of another kind alone.
+inline void require_safetensors(std::string const& folder) {
+  auto const there = [&](char const* file) { return io::file_exists(concat(folder, "/", file)); };
+  if (there("model.safetensors") || there("model.safetensors.index.json")) return;
+  if (std::string const what = io::foreign_model_at(folder); !what.empty())
+    throw Error(ErrorKind::format, "read_hugging_face", io::foreign_model_sentence(folder, what));
+}
 
 /// Reads one folder.
 class HuggingFaceReader : StoredReader {
@@ -229,9 +179,15 @@ class HuggingFaceReader : StoredReader {
     c.epsilon = static_cast<float>(config_.number_or("layer_norm_epsilon", 1e-5));
     expect("activation_function", config_.text_or("activation_function", "gelu_new"),
            {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
+    for (auto const& [flag, usual] :
+         {std::pair("scale_attn_weights", true), std::pair("scale_attn_by_inverse_layer_idx", false),
+          std::pair("add_cross_attention", false)})
+      if (config_.flag_or(flag, usual) != usual)
+        refuse(concat("its ", flag, " is ", usual ? "false" : "true"), "Use another model");
     if (config_.count_or("n_inner", 4 * c.channels) != 4 * c.channels)
       refuse("its feed-forward layers have not four times its channels", "Use another model");
     validated(c);
+    refuse_unread(c);
     return c;
   }
 
@@ -259,6 +215,7 @@ class HuggingFaceReader : StoredReader {
     if (c.window >= c.max_tokens) c.window = 0;
     nn::RotationScaling const scaling = rotation_scaling(c);
     validated(c);
+    refuse_unread(c);
     split_gates(c);
     join_biases(c);
     auto const rotated = static_cast<std::int64_t>(static_cast<double>(c.head_size) *
@@ -376,11 +333,13 @@ inline bool is_hugging_face(std::string const& folder) {
 /// The model of a folder alone, for who writes it in another form: every row of its embedding is a token, and GPT-2's
 /// matrices lie as the files have them, (inputs, outputs). Errors: io, format.
 inline nn::StoredModel stored_hugging_face(std::string const& folder) {
+  detail::require_safetensors(folder);
   return detail::HuggingFaceReader(folder, std::nullopt).read();
 }
 
 /// Model and tokenizer of a folder. Errors: io, format.
 inline LoadedModel load_hugging_face(std::string const& folder) {
+  detail::require_safetensors(folder);
   data::Tokenizer tokenizer = detail::hugging_face_tokenizer(folder);
   std::int64_t const tokens = tokenizer.vocabulary();
   return {detail::HuggingFaceReader(folder, tokens).read(), std::move(tokenizer),

@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,12 +20,16 @@
 
 namespace tutti::infer {
 
+/// Of a schema.
+inline constexpr std::size_t most_schema_bytes = 64 << 10;
+
 namespace detail {
 
 class SchemaGrammar {
  public:
   explicit SchemaGrammar(std::string const& text) {
-    if (text.size() > 64 << 10) refuse("", concat("it has ", text.size(), " bytes, more than 65536"));
+    if (text.size() > most_schema_bytes)
+      refuse("", concat("it has ", text.size(), " bytes, more than ", most_schema_bytes));
     int depth = 0;  // its visit recurses
     bool inside = false;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -98,19 +104,22 @@ class SchemaGrammar {
     if (schema.contains("$ref")) return reference(schema, path);
     if (schema.contains("const")) {
       allow(schema, path, {"const", "type"});
+      if (!is_of_type(schema["const"], schema)) refuse(path, "const is not of the type beside it");
       return literal(schema["const"].dump());
     }
     if (schema.contains("enum")) {
       allow(schema, path, {"enum", "type"});
       if (!schema["enum"].is_array() || schema["enum"].empty()) refuse(path, "enum is a list of values");
       std::string text;
-      for (Json const& one : schema["enum"]) text += concat(text.empty() ? "" : " | ", literal(one.dump()));
+      for (Json const& one : schema["enum"])
+        if (is_of_type(one, schema)) text += concat(text.empty() ? "" : " | ", literal(one.dump()));
+      if (text.empty()) refuse(path, "none of the values of enum is of the type beside it");
       return add("enum", text);
     }
     for (char const* key : {"anyOf", "oneOf"})
       if (schema.contains(key)) {
         allow(schema, path, {key, "type"});
-        return alternatives(schema[key], concat(path, "/", key));
+        return alternatives(schema[key], schema.contains("type") ? schema["type"] : Json(), concat(path, "/", key));
       }
     if (schema.contains("allOf")) {
       allow(schema, path, {"allOf"});
@@ -145,12 +154,27 @@ class SchemaGrammar {
     allow(schema, path, {"type"});
     return base(type);
   }
-  std::string alternatives(Json const& list, std::string const& path) {
+  /// `type`, where it is not null, is that of all of them.
+  std::string alternatives(Json const& list, Json const& type, std::string const& path) {
     if (!list.is_array() || list.empty()) refuse(path, "it is a list of schemas");
     std::string text;
-    for (std::size_t i = 0; i < list.size(); ++i)
-      text += concat(text.empty() ? "" : " | ", visit(list[i], concat(path, "/", i)));
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      Json one = list[i];
+      if (!type.is_null() && one.is_object() && !one.contains("type") && !one.contains("$ref")) one["type"] = type;
+      if (!type.is_null() && (!one.is_object() || !one.contains("type") || one["type"] != type))
+        refuse(concat(path, "/", i), "its type is not the one beside the list. Leave out the latter");
+      text += concat(text.empty() ? "" : " | ", visit(one, concat(path, "/", i)));
+    }
     return add("any", text);
+  }
+  /// Whether a value is of the schema's type, where that has one.
+  static bool is_of_type(Json const& value, Json const& schema) {
+    if (!schema.contains("type")) return true;
+    auto const is = [&](Json const& type) {
+      return type == value.type_name() || (type == "integer" && value.is_number_integer());
+    };
+    Json const& type = schema["type"];
+    return type.is_array() ? std::any_of(type.begin(), type.end(), is) : is(type);
   }
   std::string reference(Json const& schema, std::string const& path) {
     allow(schema, path, {"$ref"});
@@ -213,25 +237,31 @@ class SchemaGrammar {
     if (!properties.is_object()) refuse(path, "properties is an object");
     if (!required.is_array()) refuse(path, "required is a list of names");
     std::vector<std::pair<std::string, bool>> members;  // and whether one must be there
+    std::set<std::string> names;
     auto const needed = [&](std::string const& name) {
       return std::any_of(required.begin(), required.end(), [&](Json const& one) { return one == name; });
     };
-    for (auto const& [name, of] : properties.items())
+    for (auto const& [name, of] : properties.items()) {
+      names.insert(name);
       members.emplace_back(concat(literal(Json(name).dump()), " ", ws, " \":\" ", ws, " ",
                                   visit(of, concat(path, "/properties/", name)), " ", ws),
                            needed(name));
+    }
     for (Json const& name : required) {
       if (!name.is_string()) refuse(path, "required is a list of names");
-      if (!properties.contains(name.get<std::string>()))
+      if (names.insert(name.get<std::string>()).second)
         members.emplace_back(concat(literal(name.dump()), " ", ws, " \":\" ", ws, " ", base("value"), " ", ws), true);
     }
     std::string others;
-    if (schema.contains("additionalProperties") ? schema["additionalProperties"] != Json(false) : members.empty())
-      others = add("others", concat(base("string"), " ", ws, " \":\" ", ws, " ",
-                                    schema.contains("additionalProperties")
-                                        ? visit(schema["additionalProperties"], path + "/additionalProperties")
-                                        : base("value"),
-                                    " ", ws));
+    bool const long_name = std::any_of(names.begin(), names.end(), [](auto const& name) { return name.size() > 256; });
+    if (schema.contains("additionalProperties") ? schema["additionalProperties"] != Json(false) : members.empty()) {
+      if (long_name) refuse(path, "beside other members it names one in more than 256 bytes");
+      std::string const key = names.empty() ? base("string") : concat(R"("\"" )", other_than(names), R"( "\"")");
+      std::string const value = schema.contains("additionalProperties")
+                                    ? visit(schema["additionalProperties"], path + "/additionalProperties")
+                                    : base("value");
+      others = add("others", concat(key, " ", ws, " \":\" ", ws, " ", value, " ", ws));
+    }
     // From the last to the first: what may follow a member, and what may come when none has come yet.
     std::string behind = others.empty() ? "\"\"" : add("more", concat("(\",\" ", ws, " ", others, ")*"));
     std::string first = others.empty() ? "\"\"" : add("first", concat("(", others, " ", behind, ")?"));
@@ -243,6 +273,27 @@ class SchemaGrammar {
       first = start;
     }
     return add("object", concat("\"{\" ", ws, " ", first, " \"}\""));
+  }
+
+  /// What may stand between the quotes of a string that is none of `names`: characters without escapes, by which a name
+  /// could be written in another way.
+  std::string other_than(std::set<std::string> const& names) {
+    std::map<std::string, std::set<std::string>> behind;  // by the first character, of one to four bytes
+    for (std::string const& name : names) {
+      if (name.empty()) continue;
+      std::size_t end = 1;
+      while (end < name.size() && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) ++end;
+      behind[name.substr(0, end)].insert(name.substr(end));
+    }
+    std::string firsts, text;
+    for (auto const& [first, rest] : behind) {
+      if (first.size() == 1 && (first[0] < 0x20 || first[0] == 0x7f || first[0] == '"')) continue;  // only as escapes
+      if (first == "\\") continue;
+      firsts += first == "]" || first == "-" || first == "^" ? "\\" + first : first;
+      text += concat(" | ", literal(first), " ", other_than(rest));
+    }
+    rules_.emplace("plain", R"([^"\\\x00-\x1F\x7F])");
+    return add("other", concat(R"([^"\\\x00-\x1F\x7F)", firsts, "] plain*", text, names.contains("") ? "" : " | \"\""));
   }
 
   /// Refuses keywords that would be passed over, by name.

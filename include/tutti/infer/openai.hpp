@@ -64,7 +64,20 @@ inline std::string content_of(Json const& content) {
   return text;
 }
 
-inline void read_common(Keys& keys, Call& call, data::Tokenizer const& tokenizer, Limits const& limits) {
+/// The schema of a body whose `format` is that of a JSON schema, with members in the order in which they were written.
+inline std::string schema_of(std::string_view body, Json const& format) {
+  std::string const unordered = format["json_schema"]["schema"].dump();
+  if (unordered.size() > most_schema_bytes) return unordered;  // to be refused; its order would take long
+  using Ordered = nlohmann::ordered_json;
+  auto const document = Ordered::parse(body.begin(), body.end(), [](int depth, auto event, Ordered const& key) {
+    return event != Ordered::parse_event_t::key || depth != 1 || key == "response_format";
+  });
+  return document["response_format"]["json_schema"]["schema"].dump();
+}
+
+/// `body` is what keys were read from.
+inline void read_common(Keys& keys, std::string_view body, Call& call, data::Tokenizer const& tokenizer,
+                        Limits const& limits) {
   Request& r = call.request;
   SamplerOptions& s = r.sampling;
   s.temperature = 1, s.top_k = 0, s.top_p = 1;  // the interface's defaults
@@ -78,6 +91,9 @@ inline void read_common(Keys& keys, Call& call, data::Tokenizer const& tokenizer
   keys.number("repeat_penalty", s.repeat_penalty, 0.01, 10);
   s.seed = std::random_device{}();
   keys.number("seed", s.seed, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  // What a cache has was rounded otherwise than what is read anew: a seed asks for the same text again.
+  r.reuse = keys.find("seed") == nullptr;
+  if (keys.find("cache_prompt") != nullptr) r.reuse = keys.flag("cache_prompt");
   std::int64_t most = -1, completion = -1;
   keys.number("max_tokens", most, 0, limits.max_tokens);
   keys.number("max_completion_tokens", completion, 0, limits.max_tokens);
@@ -115,7 +131,7 @@ inline void read_common(Keys& keys, Call& call, data::Tokenizer const& tokenizer
     if (type == "json_object") r.grammar = grammar_of_schema("{\"type\":\"object\"}");
     else if (type == "json_schema" && format->contains("json_schema") && (*format)["json_schema"].is_object() &&
              (*format)["json_schema"].contains("schema"))
-      r.grammar = grammar_of_schema((*format)["json_schema"]["schema"].dump());
+      r.grammar = grammar_of_schema(schema_of(body, *format));
     else if (type != "text") refuse("'response_format' must be of type text, json_object or json_schema with a schema");
   }
 }
@@ -199,7 +215,7 @@ inline Call read_chat(std::string_view body, data::Tokenizer const& tokenizer, d
     if (role == "developer") role = "system";
     list.push_back({role, content_of(message["content"])});
   }
-  read_common(keys, call, tokenizer, limits);
+  read_common(keys, body, call, tokenizer, limits);
   std::int64_t likeliest = -1;
   keys.number("top_logprobs", likeliest, 0, std::min<std::int64_t>(20, tokenizer.vocabulary()));
   bool const wanted = keys.flag("logprobs");
@@ -230,7 +246,7 @@ inline Call read_completion(std::string_view body, data::Tokenizer const& tokeni
       call.request.prompt.push_back(token.get<std::int32_t>());
     }
   }
-  read_common(keys, call, tokenizer, limits);
+  read_common(keys, body, call, tokenizer, limits);
   std::int64_t likeliest = -1;
   keys.number("logprobs", likeliest, 0, std::min<std::int64_t>(5, tokenizer.vocabulary()));
   if (likeliest >= 0) want_log_probabilities(call, likeliest);

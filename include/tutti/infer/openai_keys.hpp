@@ -90,7 +90,7 @@ class Keys {
   }
   void finish() const {
     for (auto const& [key, value] : object_.items()) {
-      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      if (value.is_null() || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
       NearestName nearest(key);
       for (std::string const& name : known_) nearest.try_name(name);
       std::string const question = nearest.question();

@@ -36,11 +36,12 @@ class RequestQueue {
   std::size_t size() const noexcept { return waiting_.size(); }
   bool empty() const noexcept { return waiting_.empty(); }
 
+  /// `begins`: so many of those that are here need not wait, but that nobody has taken them yet.
   /// Errors: busy, when as many wait as may.
-  void push(std::shared_ptr<Generation> generation) {
-    if (waiting_.size() >= options_.most)
+  void push(std::shared_ptr<Generation> generation, std::size_t begins) {
+    if (waiting_.size() >= options_.most + begins)
       throw Error(ErrorKind::busy, "Service::submit",
-                  concat(waiting_.size(), " requests wait already, as many as may. Come again later"));
+                  concat(options_.most, " requests wait already, as many as may. Come again later"));
     if (waiting_.empty()) served_.clear();
     waiting_.push_back(std::move(generation));
     if (options_.warn > 0 && waiting_.size() == options_.warn && options_.on_warning) options_.on_warning(size());

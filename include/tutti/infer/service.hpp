@@ -75,7 +75,7 @@ class Service {
     {
       std::lock_guard const guard(mutex_);
       try {
-        waiting_.push(generation);
+        waiting_.push(generation, most_running() - std::min(most_running(), status_.running));
       } catch (Error const& error) {
         ++status_.refused;
         log_answer(options_, LogLevel::warn, error.message());
@@ -127,7 +127,7 @@ class Service {
         drafters_(context, model, options.drafts, decoder_.options()),
         slots_(static_cast<std::size_t>(options.decoder.slots), cache_of(options, model)),
         waiting_(options.queue) {
-    ended_.reserve(options.queue.most + 1);
+    ended_.reserve(options.queue.most + slots_.all().size() + 1);
     thread_ = std::thread([this] { work(); });
   }
   GrammarVocabulary const& grammar_vocabulary() {
@@ -176,6 +176,9 @@ class Service {
     for (auto const& task : tasks) (*task)(decoder_, slots_);
   }
 
+  std::size_t most_running() const noexcept {
+    return options_.running > 0 ? std::min(options_.running, slots_.all().size()) : slots_.all().size();
+  }
   /// Gives free slots to those who wait. Under the mutex.
   void admit() {
     for (std::string const& session : std::exchange(forgotten_, {})) slots_.forget(session);
@@ -190,8 +193,7 @@ class Service {
       end(generation, std::move(nothing));
     };
     if (options_.queue.cleanup) waiting_.drop_ended(give_up);
-    std::size_t const slots = slots_.all().size(), most = options_.running > 0 ? options_.running : slots;
-    while (!waiting_.empty() && slots_.running() < std::min(most, slots)) {
+    while (!waiting_.empty() && slots_.running() < most_running()) {
       std::shared_ptr<Generation> generation = waiting_.take();
       if (auto const reason = generation->ended()) {
         give_up(generation, *reason);

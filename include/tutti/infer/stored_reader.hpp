@@ -4,16 +4,22 @@
 /// What readers of models have alike, whatever the file: tensors under the names of GGUF files, in the form in which
 /// they are computed with.
 
+#include <tutti/core/checked.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/data/tokenizer.hpp>
 #include <tutti/nn/rotation.hpp>
 #include <tutti/nn/stored_model.hpp>
 
+#include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -64,6 +70,52 @@ class StoredReader {
       nn::validate(c);
     } catch (Error const& error) {
       refuse(error.message());
+    }
+    // Before memory is asked for by sizes that are not those of the tensors.
+    static_cast<void>(model_.at("token_embd.weight", c.padded_vocabulary, c.channels));
+    if constexpr (requires { c.kv_heads; }) {
+      static_cast<void>(model_.at("blk.0.attn_output.weight", c.channels, checked_multiply(c.heads, c.head_size)));
+      static_cast<void>(model_.at("blk.0.ffn_down.weight", c.channels, c.hidden));
+    }
+  }
+  /// Refuses tensors that nothing reads: the model that has them is another one.
+  template <class Config>
+  void refuse_unread(Config const& c) const {
+    static constexpr std::string_view gpt2[] = {"token_embd.weight", "position_embd.weight", "output_norm.weight",
+                                                "output_norm.bias", "output.weight"};
+    static constexpr std::string_view gpt2_layer[] = {
+        "attn_norm.weight", "attn_norm.bias", "attn_qkv.weight",    "attn_qkv.bias",    "attn_q.weight",
+        "attn_k.weight",    "attn_v.weight",  "attn_output.weight", "attn_output.bias", "ffn_norm.weight",
+        "ffn_norm.bias",    "ffn_up.weight",  "ffn_up.bias",        "ffn_down.weight",  "ffn_down.bias"};
+    static constexpr std::string_view llama[] = {
+        "token_embd.weight", "output_norm.weight",       "output.weight",
+        "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};
+    static constexpr std::string_view llama_layer[] = {
+        "attn_norm.weight", "attn_qkv.weight",     "attn_qkv.bias",   "attn_q.weight", "attn_k.weight",
+        "attn_v.weight",    "attn_q.bias",         "attn_k.bias",     "attn_v.bias",   "attn_output.weight",
+        "attn_output.bias", "ffn_norm.weight",     "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight",
+        "ffn_down.bias",    "attn_rot_embd.weight"};  // the last one is a buffer of old files, made of the base
+    using Names = std::span<std::string_view const>;
+    constexpr bool is_llama = requires { c.kv_heads; };
+    Names const known = is_llama ? Names(llama) : Names(gpt2),
+                of_layer = is_llama ? Names(llama_layer) : Names(gpt2_layer);
+    auto const is_in = [](Names names, std::string_view name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    for (nn::StoredTensor const& tensor : model_.tensors) {
+      std::string_view name = tensor.name;
+      if (is_in(known, name)) continue;
+      if (name.starts_with("blk.")) {
+        name.remove_prefix(4);
+        std::int64_t layer = -1;
+        auto const [end, code] = std::from_chars(name.data(), name.data() + name.size(), layer);
+        name.remove_prefix(static_cast<std::size_t>(end - name.data()));
+        if (code == std::errc{} && layer >= 0 && layer < c.layers && name.starts_with('.') &&
+            is_in(of_layer, name.substr(1)))
+          continue;
+      }
+      refuse(concat("it has a tensor '", tensor.name.substr(0, 64), "', of which models of its kind know nothing"),
+             "Use another model");
     }
   }
 

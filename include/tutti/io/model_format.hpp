@@ -59,6 +59,7 @@ inline std::string foreign_model_at(std::string const& path) {
   if (there("saved_model.pb")) return "a SavedModel of TensorFlow";
   if (there("openvino_model.xml")) return "a model of OpenVINO";
   if (there("tf_model.h5")) return "a Keras or HDF5 model of TensorFlow";
+  if (there("pytorch_model.bin") || there("pytorch_model.bin.index.json")) return "a pickle of PyTorch";
   if (std::string known = foreign_model(first_bytes(path, 4096)); !known.empty()) return known;
   if (path.ends_with(".pb")) return "a graph of TensorFlow";
   if (path.ends_with(".tflite")) return "a TensorFlow Lite model";

@@ -47,6 +47,7 @@ constexpr void validate(Gpt2Config const& c, std::source_location where = std::s
     refuse("padded vocabulary " + std::to_string(c.padded_vocabulary) + " is below the vocabulary " +
            std::to_string(c.vocabulary));
   if (c.max_tokens < 1) refuse("max tokens " + std::to_string(c.max_tokens) + " must be at least 1");
+  if (!(c.epsilon > 0 && c.epsilon < 1)) refuse("epsilon must be above 0 and below 1");
   for (double p : {c.dropout, c.attention_dropout})
     if (!(p >= 0 && p < 1)) refuse("dropout " + std::to_string(p) + " must be at least 0 and below 1");
 }

@@ -52,8 +52,8 @@ constexpr void validate(LlamaConfig const& c, std::source_location where = std::
     refuse("padded vocabulary " + std::to_string(c.padded_vocabulary) + " is below the vocabulary " +
            std::to_string(c.vocabulary));
   if (c.max_tokens < 1) refuse("max tokens " + std::to_string(c.max_tokens) + " must be at least 1");
-  if (!(c.epsilon > 0)) refuse("epsilon must be positive");
-  if (!(c.rotary_base > 0)) refuse("the base of rotations must be positive");
+  if (!(c.epsilon > 0 && c.epsilon < 1)) refuse("epsilon must be above 0 and below 1");
+  if (!(c.rotary_base > 0 && c.rotary_base < 1e30)) refuse("the base of rotations must be above 0 and below 1e30");
   if (c.window < 0) refuse("window " + std::to_string(c.window) + " must be at least 1, or 0 for none");
 }
 

@@ -74,7 +74,8 @@ class ParameterGathering : ShardValues {
     for (std::size_t i = 0; i < before.inputs.size(); ++i) {
       Id const input = before.inputs[i], of = operand(id, static_cast<int>(i));
       Split inner = split(of);
-      bool const sliced = static_cast<int>(i) >= shape.carried + shape.invariants && inner.divided();
+      // Along the layers of what is stacked by hand a part has no slice of each: it is gathered before the loop.
+      bool const sliced = static_cast<int>(i) >= shape.carried + shape.invariants && inner.divided() && inner.axis > 0;
       outer.push_back(sliced ? value(of).id : whole(of));
       if (sliced) --inner.axis;
       else inner = {};

@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -171,6 +170,7 @@ class StageRun {
   /// The sum of micro-batches' losses on the stage that has the last part, 0 on others; gradients are in the state.
   double passes(Give give, std::source_location where) {
     waited_ns_ = 0;
+    waits_ = {};
     double loss = 0;
     if (activations_) activations_->expect(received_forward_, where);
     if (gradients_) gradients_->expect(received_backward_, where);
@@ -240,8 +240,13 @@ class StageRun {
     }
     return all;
   }
-  /// Nanoseconds of the last step in which this rank only waited for messages: the pipeline's bubble among them.
-  std::int64_t waited_ns() const noexcept { return waited_ns_; }
+  /// Nanoseconds of the last step in which this rank only waited, by axis: for collectives of its programs, and for
+  /// messages of the pipeline, its bubble among them.
+  graph::AxisWaits waits() const noexcept {
+    graph::AxisWaits all = waits_;
+    all[static_cast<std::size_t>(graph::MeshAxis::pipeline)] += waited_ns_;
+    return all;
+  }
 
  private:
   struct Slot {
@@ -304,7 +309,7 @@ class StageRun {
     if (!first(task.part)) waited_ns_ += activations_->take(memory_of(slot.inputs), where);
     waited_ns_ += slot.forward_sent.wait();  // what went from here before
     give(*slot.forward, task.micro_batch);
-    slot.forward->run(where);
+    run(*slot.forward, where);
     if (last(task.part)) return slot.forward->value("loss");
     send(slot.forward_sent, slot.outputs, behind(), 0, where);
     return 0;
@@ -316,15 +321,19 @@ class StageRun {
       add_gradients(slot, task, give, where);
     } else if (slot.inputs_only) {
       give(*slot.inputs_only, task.micro_batch);
-      slot.inputs_only->run(where);
+      run(*slot.inputs_only, where);
     }
     if (!first(task.part)) send(slot.backward_sent, slot.input_gradients, before(), 1, where);
   }
   /// The backward pass, or what is left of it.
   void add_gradients(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
-    graph::Executor& run = task.micro_batch == 0 ? *slot.first_backward : *slot.backward;
-    give(run, task.micro_batch);
-    run.run(where);
+    graph::Executor& program = task.micro_batch == 0 ? *slot.first_backward : *slot.backward;
+    give(program, task.micro_batch);
+    run(program, where);
+  }
+  void run(graph::Executor& program, std::source_location where) {
+    program.run(where);
+    for (std::size_t axis = 0; axis < waits_.size(); ++axis) waits_[axis] += program.waits()[axis];
   }
 
   graph::State& state_;
@@ -336,65 +345,8 @@ class StageRun {
   std::vector<float> addend_;                              // of a sum over stages
   std::unique_ptr<StageInbox> activations_, gradients_;
   std::int64_t micro_batches_, received_forward_ = 0, received_backward_ = 0;  // messages of a step
-  std::int64_t waited_ns_ = 0;
-};
-
-/// The forward passes of a stage's parts alone.
-struct StageEvaluations {
-  std::vector<graph::Graph> graphs;      ///< evaluation_graphs
-  std::vector<graph::Program> programs;  ///< compiled from them
-};
-
-/// The loss of a batch that every stage has, without a gradient: one forward pass, part after part.
-class StageEvaluation {
- public:
-  /// All of these outlive it, as those of StageRun.
-  StageEvaluation(exec::Context& context, StageEvaluations const& parts, ReferPart refer, PipelineLayout const& layout,
-                  DataParallel const& ranks, Shared<graph::Workspace> const& workspace)
-      : layout_(layout), port_(*ranks.pipeline), messages_(port_) {
-    for (std::size_t part = 0; part < parts.graphs.size(); ++part) {
-      graph::State& own = own_.emplace_back();
-      refer(own, static_cast<int>(part));
-      own.add(parts.graphs[part]);
-      executors_.push_back(std::make_unique<graph::Executor>(
-          context, parts.programs[part], own,
-          graph::ExecutorOptions{.port = ranks.port.get(), .tensor = ranks.tensor.get(), .workspace = workspace}));
-    }
-  }
-  /// `give` gives the program its inputs. Ranks: all stages, which get the same loss. Blocking.
-  double operator()(FunctionRef<void(graph::Executor&)> give, std::source_location where) {
-    double loss = 0;
-    int const stages = layout_.stages;
-    for (std::size_t i = 0; i < executors_.size(); ++i) {
-      int const part = layout_.part(static_cast<int>(i));
-      bool const last = part + 1 == layout_.parts();
-      if (part > 0) pass(own_[i], true, (layout_.stage + stages - 1) % stages, where);
-      give(*executors_[i]);
-      executors_[i]->run(where);
-      if (last) loss = executors_[i]->value("loss");
-      else pass(own_[i], false, (layout_.stage + 1) % stages, where);
-    }
-    port_.wait(port_.start_broadcast(&loss, 1, DType::float64, stages - 1, where));
-    return loss;
-  }
-
- private:
-  void pass(graph::State& own, bool comes, int rank, std::source_location where) {
-    for (std::size_t i = 0;; ++i) {
-      graph::Field* const field = own.find(pipeline_name(comes ? "input" : "output", i));
-      if (field == nullptr) break;
-      int const tag = 2 * static_cast<int>(i);
-      if (comes) messages_.receive(field->data(), field->bytes(), rank, tag, where);
-      else messages_.send(field->data(), field->bytes(), rank, tag, where);
-    }
-    messages_.wait();
-  }
-
-  PipelineLayout layout_;
-  comm::Port& port_;
-  std::deque<graph::State> own_;  // by part, where executors refer to it
-  StageMessages messages_;
-  std::vector<std::unique_ptr<graph::Executor>> executors_;
+  std::int64_t waited_ns_ = 0;                                                 // for messages
+  graph::AxisWaits waits_{};                                                   // in programs
 };
 
 }  // namespace tutti::parallel

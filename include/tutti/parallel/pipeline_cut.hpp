@@ -180,7 +180,7 @@ class PipelineCut {
     std::string fitting;
     for (std::int64_t n = 1; n <= length; ++n)
       if (length % n == 0) fitting += concat(fitting.empty() ? "" : ", ", n);
-    return parts_ == stages_ ? concat(of, ". Use one of ", fitting)
+    return parts_ == stages_ ? concat(of, ". Use one of ", fitting, ", or say how many layers each stage has")
                              : concat(of, " with ", layout.virtual_stages, " parts each, which are ", parts_,
                                       ". Use as many parts as one of ", fitting);
   }

@@ -35,7 +35,7 @@ class ShardOperations : protected ShardTokens {
     int const last = from_.shape(operand(id, 0)).rank() - 1;
     if (kind == graph::OpClass::elementwise || op == Op::swiglu) return elementwise(id, first_split(id));
     if (kind == graph::OpClass::collective) {
-      bool const rows = op == Op::all_gather || op == Op::reduce_scatter;
+      bool const rows = op == Op::all_gather || op == Op::reduce_scatter || op == Op::all_to_all;
       if (rows && x.axis == 0) refuse_split(id, x);
       return emit(id, operands(id), x);
     }

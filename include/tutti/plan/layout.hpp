@@ -63,6 +63,7 @@ inline Layout parse_layout(std::string_view text) {
                        "may be left out"));
   };
   Layout layout;
+  List<std::string_view> keys;
   std::string_view rest = text;
   while (!rest.empty()) {
     std::size_t const end = std::min(rest.find(','), rest.size());
@@ -71,6 +72,8 @@ inline Layout parse_layout(std::string_view text) {
     std::size_t const equals = part.find('=');
     if (equals == part.npos) refuse(concat("'", part, "' has no ="));
     std::string_view const key = part.substr(0, equals), value = part.substr(equals + 1);
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) refuse(concat("'", key, "' is there twice"));
+    keys.push_back(key);
     if (key == "schedule") {
       if (!setting::parse(value, layout.schedule))
         refuse(concat("there is no schedule '", value, "'. Use ", setting::choices<Schedule>()));

@@ -15,6 +15,14 @@
 
 namespace tutti::plan {
 
+/// Those that can be come first, by tokens a second; of equal ones the order stays.
+inline void sort_best_first(std::vector<Prediction>& found) {
+  std::stable_sort(found.begin(), found.end(), [](Prediction const& a, Prediction const& b) {
+    if (a.refused.empty() != b.refused.empty()) return a.refused.empty();
+    return a.refused.empty() && a.tokens_per_second > b.tokens_per_second;
+  });
+}
+
 struct SearchOptions {
   std::int64_t sequences = 0;   ///< of a step, over all ranks
   std::int64_t most_batch = 0;  ///< sequences of a rank and micro-step at most; 0: any
@@ -39,6 +47,7 @@ std::vector<Prediction> search(typename Loss::Config const& config, Work const& 
     one.options.batch = batch;
     one.options.evaluation_batch = batch;
     one.options.recompute = recompute;
+    one.options.sequence_parallel = work.options.sequence_parallel && layout.tensor > 1;
     Prediction prediction;
     if (std::string refused = options.refuse ? options.refuse(layout) : ""; !refused.empty()) {
       prediction.layout = layout;
@@ -94,10 +103,7 @@ std::vector<Prediction> search(typename Loss::Config const& config, Work const& 
         if (zero == 0 && any && best.seconds == 0) break;  // ZeRO does not mend it either
       }
     }
-  std::stable_sort(found.begin(), found.end(), [](Prediction const& a, Prediction const& b) {
-    if (a.refused.empty() != b.refused.empty()) return a.refused.empty();
-    return a.refused.empty() && a.tokens_per_second > b.tokens_per_second;
-  });
+  sort_best_first(found);
   return found;
 }
 

@@ -124,7 +124,9 @@ inline bool collective_of(graph::Step const& step, Collective& kind, double& byt
       return true;
     case StepKind::broadcast: kind = Collective::broadcast; break;
     case StepKind::all_gather: kind = Collective::all_gather; break;
-    case StepKind::reduce_scatter: kind = Collective::reduce_scatter; break;
+    case StepKind::reduce_scatter:
+    case StepKind::all_to_all: kind = Collective::reduce_scatter; break;
+    case StepKind::send_receive: kind = Collective::broadcast; break;
     case StepKind::node_sum: kind = Collective::all_reduce; break;
     case StepKind::node_barrier: kind = Collective::barrier; break;
     default: return false;

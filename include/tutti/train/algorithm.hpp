@@ -148,11 +148,11 @@ class DataParallelTraining {
     parallel::PipelineLayout const& pipeline = step_.options().pipeline;
     if (pipeline.stages > 1)
       return describe_pipeline(pipeline, step_.options().micro_steps, ranks_) +
-             (compress && ranks_ > 1 ? ", sent " + compress.describe() : "");
+             (compress && ranks_ > 1 ? ", sent " + compress.describe() : "") + undivided();
     std::string const averaged = "gradients averaged every step";
     if (step_.options().state_ranks > 1)
       return averaged + ", of which each rank has a part, as of parameters and moments" +
-             (step_.options().gather_again ? "" : " between steps");
+             (step_.options().gather_again ? "" : " between steps") + undivided();
     return compress ? averaged + ", sent " + compress.describe() : averaged;
   }
   std::string describe_traffic(std::int64_t parameters) const {
@@ -180,6 +180,23 @@ class DataParallelTraining {
     for (graph::Field const& field : state.fields())
       if (field.per_rank && !optim::is_accumulator(field.name)) fields.push_back(named_tensor(field));
     return fields;
+  }
+
+  /// Of parameters of which ranks are to have parts, how many they have whole.
+  std::string undivided() const {
+    int const ranks = step_.options().state_ranks;
+    if (ranks < 2) return "";
+    double all = 0, whole = 0;
+    graph::State const fields = step_.whole_fields();
+    for (graph::Field const& field : fields.fields()) {
+      if (!field.parameter) continue;
+      all += static_cast<double>(field.shape.size());
+      if (!step_.parts().along(graph::MeshAxis::data).of(field.name).divided())
+        whole += static_cast<double>(field.shape.size());
+    }
+    if (whole < 0.05 * all) return "";
+    return fmt::format("; {:.0f} % of the parameters are whole on every rank, since {} ranks do not divide their rows",
+                       100 * whole / all, ranks);
   }
 
   Step& step_;

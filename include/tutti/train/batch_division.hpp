@@ -124,4 +124,20 @@ inline void share_batch(Setup& s) {
   s.warnings.push_back(why + ": all get as many sequences");
 }
 
+/// Refuses flags with which --restart-ranks ranks could not go on with a run whose batch is divided.
+inline void check_restart(Setup const& s) {
+  Options const& o = s.options;
+  if (o.restart_ranks == 0) return;
+  Setup later;
+  later.options = o;
+  if (!o.typed.contains("rank-shares")) later.options.rank_shares = "even";
+  try {
+    later.mesh = parallel::mesh_sizes(o.restart_ranks, o.data_parallel, o.tensor_parallel, o.pipeline_parallel);
+    divide_batch(later, later.mesh.data);
+    share_batch(later);
+  } catch (Error const& error) {
+    refuse(concat("--restart-ranks ", o.restart_ranks, " could not go on with this run: ", error.message()));
+  }
+}
+
 }  // namespace tutti::train::detail

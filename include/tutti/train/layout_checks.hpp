@@ -53,15 +53,19 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
            "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
     auto const refuse_zero = [&](char const* what) { refuse("zero", std::to_string(o.zero), what); };
-    if (o.device != DeviceName::cpu) refuse_zero("is for --device cpu alone. Leave it out");
+    if (o.device == DeviceName::iree) refuse_zero("is for --device cpu and cuda. Leave it out");
+    if (o.zero == 1 && o.device != DeviceName::cpu)
+      refuse_zero("is for --device cpu alone. Use --zero 2 or 3, or leave it out");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_zero("is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
     if (o.zero == 1 && o.optimizer == OptimizerName::sgd)
       refuse_zero("shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
     if (o.zero > 1 && o.optimizer == OptimizerName::muon)
       refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or --zero 1");
-    if (o.zero > 1 && !o.compress.empty())
-      refuse_zero("sends gradients as they are. Leave out --compress, or use --zero 1");
+    if (o.zero > 1 && o.typed.contains("bucket-bytes"))
+      refuse_zero("scatters every parameter's gradient by itself. Leave out --bucket-bytes, or use --zero 1");
+    if (o.zero > 1 && !o.compress.empty() && o.compress != "none")
+      refuse_zero("sends gradients as they are. Say --compress none, or use --zero 1");
     if (o.zero > 1 && o.keep_packed) refuse_zero("keeps no packed weights. Leave out --keep-packed, or use --zero 1");
     if (o.zero > 1 && o.gradient_statistics > 0)
       refuse_zero("has no statistics of gradients. Leave out --gradient-statistics, or use --zero 1");

@@ -280,11 +280,12 @@ class Run {
                       part_.writing() ? 1.0 : 0.0};
     parallel::all_reduce(*port_, found, comm::PortOp::max);
     if (parts_ && found[6] == 0) finish_parts();
-    if (busy_ms > 0) slowest_ = SlowestRank::of(found[5]);
+    if (busy_ms > 0) busy_ms_ = busy_ms, slowest_ = SlowestRank::of(found[5]);
     stop_ = static_cast<int>(found[0]);
     paused_ = found[2] != 0;
     keep_now_ = keep_now_ || found[3] != 0;
-    if (found[4] != 0) reports_.exchange(*port_, waited_ms_, machine_.describe(), outputs_.registry());
+    if (found[4] != 0)
+      reports_.exchange(*port_, done_ + 1, busy_ms_, waited_ms_, machine_.describe(), outputs_.registry());
     return found[1] != 0;
   }
 
@@ -349,7 +350,7 @@ class Run {
   std::optional<UnderWay> under_way_;
   double peak_flops_ = 0, validation_loss_ = 0, step_seconds_ = 0, started_ = 0;
   double told_ = 0;  // when the step before was told of, or the first one began
-  double waited_ms_ = 0, built_seconds_ = 0;
+  double waited_ms_ = 0, busy_ms_ = 0, built_seconds_ = 0;
   SlowestRank slowest_;  // of the last step
   int stop_ = 0;
   bool paused_ = false, keep_now_ = false, told_of_folders_ = false;

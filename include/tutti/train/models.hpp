@@ -16,6 +16,13 @@
 namespace tutti::train {
 
 namespace detail {
+/// Who asks for a plan wants no training, and nothing deleted. Errors: configuration.
+inline void refuse_plans(Options const& options) {
+  if (options.dry_run)
+    refuse(
+        "--dry-run: this program plans nothing. Leave it out; a program that calls tutti::plan::dry_run "
+        "(tutti/plan/dry_run.hpp) has plans");
+}
 /// Nothing, once the lowest rank that finds it so has said that no such mesh is of these ranks. Ranks: all.
 template <Backend B>
 std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Options const& o) {
@@ -40,6 +47,7 @@ int train_model(Communicator<B>& communicator, Options const& options, Viewers c
   std::optional<Setup> setup;
   ModelChoice choice;
   if (!all_succeed(*ranks->everyone(), [&] {
+        detail::refuse_plans(options);
         setup = make_setup(options, ranks->everyone()->size(), [&](Setup& s) { choice = choose_model(s); });
         require_batch(*setup, choice, ranks->port->size());
       }))
@@ -66,6 +74,7 @@ int train_model(Communicator<B>& communicator, Options const& options, MakeConfi
   std::optional<Setup> setup;
   std::optional<typename Loss::Config> config;
   if (!all_succeed(*ranks->everyone(), [&] {
+        detail::refuse_plans(options);
         setup = make_setup(options, ranks->everyone()->size(), [&](Setup& s) {
           config = make_config(std::as_const(s));
           s.model = facts_of(*config);

@@ -87,6 +87,7 @@ struct Options {
   std::string offload_optimizer;                                ///< folder; empty: its state is in memory
   int zero = 0;  ///< 1: parallel::Replicas::sharded; 2, 3: TrainStepOptions::state_ranks
   std::string rank_shares = "even";                             ///< of a step's sequences, see RankShares
+  int restart_ranks = 0;                                        ///< that may go on with the run; 0: not known
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
   int tensor_parallel = 1;                                      ///< ranks that share out a model
   bool sequence_parallel = false;                               ///< see TrainStepOptions
@@ -280,7 +281,8 @@ void for_each_flag(AnyOptions& o, F&& f) {
          "parameters are gathered layer by layer (default 0: nothing)"},
     o.zero, setting::Range<int>{0, 3});
   f(Flag{"Run", "bucket-bytes", call,
-         "reduce so many bytes of gradients together, while the backward pass goes on; 0: each parameter's alone"},
+         "reduce so many bytes of gradients together, while the backward pass goes on; 0: each parameter's alone. Not "
+         "with --zero 2 and 3"},
     o.bucket_bytes, Whole{0, std::int64_t{1} << 40});
   f(Flag{"Run", "offload-optimizer", call,
          "folder: keep the optimizer's moments in files there, of which memory has what it has room for; every rank "
@@ -289,6 +291,11 @@ void for_each_flag(AnyOptions& o, F&& f) {
   f(Flag{"Run", "data-parallel", call,
          "ranks, or groups of --tensor-parallel ranks, that share out a step's sequences (default: all there are)"},
     o.data_parallel, setting::Range<int>{o.given.contains("data-parallel") ? 1 : 0});
+  f(Flag{"Run", "restart-ranks", call,
+         "ranks that may have to go on with the run after one has died: other flags that do not fit so many are "
+         "refused "
+         "at once"},
+    o.restart_ranks, setting::Range<int>{o.given.contains("restart-ranks") ? 1 : 0});
   f(Flag{"Run", "rank-shares", checkpoint,
          "even; auto: each rank gets sequences by its measured speed, so that none waits for a slow one; or a number "
          "for each rank, as 2,1,1"},

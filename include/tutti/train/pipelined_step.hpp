@@ -8,11 +8,13 @@
 #include <tutti/core/function_ref.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/shared.hpp>
+#include <tutti/exec/wait.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/pipeline.hpp>
 #include <tutti/parallel/rank_parts.hpp>
 #include <tutti/parallel/sections.hpp>
+#include <tutti/parallel/stage_evaluation.hpp>
 #include <tutti/train/stage_programs.hpp>
 #include <tutti/train/stage_state.hpp>
 #include <tutti/train/step_options.hpp>
@@ -155,13 +157,20 @@ class PipelinedStep {
     run_->add_up(model_.sums(), where);
     optim::set_step(*update_, optimizer_, learning_rate, update);
     update_->run(where);
-    int const last = layout_.stages - 1;
-    if (layout_.stage == last) parallel::all_reduce(*ranks_.port, {&loss, 1}, comm::PortOp::avg, where);
-    ranks_.pipeline->wait(ranks_.pipeline->start_broadcast(&loss, 1, DType::float64, last, where));
     StepResult result;
+    auto const timed = [&](graph::MeshAxis axis, auto&& wait) {
+      std::int64_t const begin = exec::now_ns();
+      wait();
+      result.add(axis, exec::now_ns() - begin);
+    };
+    int const last = layout_.stages - 1;
+    if (layout_.stage == last)
+      timed(graph::MeshAxis::data, [&] { parallel::all_reduce(*ranks_.port, {&loss, 1}, comm::PortOp::avg, where); });
+    timed(graph::MeshAxis::pipeline,
+          [&] { ranks_.pipeline->wait(ranks_.pipeline->start_broadcast(&loss, 1, DType::float64, last, where)); });
     result.loss = static_cast<float>(loss);
     result.grad_norm = static_cast<float>(update_->value("grad_norm"));
-    result.add(graph::MeshAxis::pipeline, run_->waited_ns());
+    result.add(run_->waits());
     result.add(update_->waits());
     return result;
   }

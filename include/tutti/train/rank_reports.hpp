@@ -44,9 +44,11 @@ class RankReports {
   /// Whether a second has passed since the last one.
   bool due() const noexcept { return exec::now_ns() - last_ns_ >= 1'000'000'000; }
   /// Publishes `machine` (processors busy, bytes in memory of all ranks' processes, bytes available on this node) and
-  /// `workers`, a list with an object for each rank. `device` is rank 0's word for what each of them uses.
-  /// Ranks: all. Blocking.
-  void exchange(comm::Port& port, double waited_ms, std::string const& device, Registry& registry) {
+  /// `workers`, a list with an object for each rank; records what step `step` took each rank, where there are several:
+  /// `busy_ms` without what it waited for others, which is `waits_ms` of the step before. `device` is rank 0's word for
+  /// what each of them uses. Ranks: all. Blocking.
+  void exchange(comm::Port& port, std::int64_t step, double busy_ms, double waited_ms, std::string const& device,
+                Registry& registry) {
     last_ns_ = exec::now_ns();
     auto const ranks = static_cast<std::size_t>(port.size()), rank = static_cast<std::size_t>(port.rank());
     std::vector<double> said(ranks * row, 0.0);
@@ -55,16 +57,18 @@ class RankReports {
     own[1] = use_.processors();
     own[2] = static_cast<double>(ProcessUse::memory());
     own[3] = waited_ms;
+    own[4] = busy_ms;
     std::string const host = io::host_name().substr(0, name_bytes);
-    std::copy(host.begin(), host.end(), own + 4);
+    std::copy(host.begin(), host.end(), own + numbers);
     parallel::all_reduce(port, said, comm::PortOp::sum);
     if (rank != 0) return;
     Registry::Json list = Registry::Json::array();
+    Registry::Json times{{"type", "ranks"}, {"step", step}};
     double busy = 0, memory = 0;
     std::vector<std::pair<std::string, double>> seen;  // ranks that are threads have one process together
     for (std::size_t i = 0; i < ranks; ++i) {
       double const* const one = said.data() + i * row;
-      std::string name(one + 4, one + row);
+      std::string name(one + numbers, one + row);
       name.resize(std::min(name.find('\0'), name.size()));
       std::pair const process(name, one[0]);
       if (std::find(seen.begin(), seen.end(), process) == seen.end()) {
@@ -78,13 +82,16 @@ class RankReports {
                       {"cpu", one[1]},
                       {"memory", one[2]},
                       {"waits_ms", one[3]}});
+      times["busy_ms"].push_back(one[4]);
+      times["waits_ms"].push_back(one[3]);
     }
+    if (ranks > 1) registry.record(std::move(times));
     registry.set("machine", {{"cpu", busy}, {"memory", memory}, {"available", exec::available_memory()}});
     registry.set("workers", std::move(list));
   }
 
  private:
-  static constexpr std::size_t name_bytes = 32, row = 4 + name_bytes;
+  static constexpr std::size_t name_bytes = 32, numbers = 5, row = numbers + name_bytes;
   std::int64_t last_ns_ = 0;
   ProcessUse use_;
 };

@@ -190,6 +190,7 @@ Setup make_setup(Options options, int ranks, Choose&& choose) {
   s.mesh = parallel::mesh_sizes(ranks, o.data_parallel, o.tensor_parallel, o.pipeline_parallel);
   detail::divide_batch(s, s.mesh.data);
   detail::share_batch(s);
+  detail::check_restart(s);
   auto const corpus_of = [&](char const* flag, std::string const& pattern) {
     data::TokenCorpus corpus = detail::said_of(flag, [&] { return data::TokenCorpus(pattern); });
     if (s.tokenizer) {

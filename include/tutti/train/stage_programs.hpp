@@ -11,6 +11,7 @@
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/pipeline.hpp>
 #include <tutti/parallel/pipeline_cut.hpp>
+#include <tutti/parallel/stage_evaluation.hpp>
 #include <tutti/train/step_options.hpp>
 #include <tutti/train/step_programs.hpp>
 #include <tutti/train/target_weights.hpp>

@@ -42,7 +42,6 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
     refuse("gradients are not compressed where ranks of a tensor axis have parts of them. Leave out "
            "TrainStepOptions::compress, or use one rank of the tensor axis");
   if (options.state_ranks > 1) {
-    if (!on_processors) refuse("parameters in parts are not there for programs on devices. Use one state rank");
     if (options.compress) refuse("gradients in parts are not compressed. Leave out TrainStepOptions::compress");
     if (options.keep_packed) refuse("parameters in parts are not kept packed. Leave out keep_packed");
   }

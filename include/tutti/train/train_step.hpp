@@ -75,7 +75,6 @@ class TrainStep {
     require_sound_updates(model, where);
     parts_ = parts_of(config_, model, options_, where);
     require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
-    graph::Graph step;
     if (options.pipeline.stages != 1) {
       auto const part = [&](graph::Graph const& whole) { return part_graph(whole, options, parts_); };
       options_.pipeline = parallel::balanced(options.pipeline, part(evaluated));
@@ -83,6 +82,7 @@ class TrainStep {
       moments_ = pipeline_->moments();
       return;
     }
+    graph::Graph step;
     try {
       state_.add(parts_.empty() ? evaluated : traced(std::nullopt));
       step = traced(options.micro_steps == 1 ? optim::Pass::whole : optim::Pass::last);
@@ -112,8 +112,7 @@ class TrainStep {
   }
 
   /// Ranks: all, once connected. Parameters as the model says (a free `initialise_parameters(config, state, seed)`
-  /// found by its arguments, else each by its Init), moments zero.
-  /// Parameters are the same for every number of ranks on the tensor axis.
+  /// found by its arguments, else each by its Init), moments zero; the same whatever ranks share out.
   void initialise(std::uint64_t seed) {
     bool const parts = pipeline_ || !parts_.empty();  // of which nobody has room for all
     if (initialises_one_by_one<Config> && parts) initialise_each(seed);
@@ -140,10 +139,10 @@ class TrainStep {
   void show(bool wanted, F&& f, std::source_location where = std::source_location::current());
   /// Whether ranks have parts of tensors, each of which `collect` puts together.
   bool in_parts() const noexcept { return pipeline_ || !parts_.empty() || parallel_.sharded; }
+  parallel::RankParts const& parts() const noexcept { return parts_; }
   /// The fields of the whole model, without contents: their memory is taken when they get some.
   graph::State whole_fields() {
-    if (pipeline_) return parts_.whole_fields(pipeline_->list());
-    return parts_.whole_fields(state_);
+    return pipeline_ ? parts_.whole_fields(pipeline_->list()) : parts_.whole_fields(state_);
   }
   /// A field of `whole_fields()` gets its contents, on the rank of the first model that wants them; of a device's state
   /// as `state()` last gave it. `whole.memory.clear` gives the memory back.
@@ -330,7 +329,8 @@ class TrainStep {
             std::source_location where) const {
     inputs_.hand_out(run, batch, micro * options_.batch, options_.batch, where);
     nn::StepRandom::set(run, options_.seed, updates_, options_.first_row + micro * options_.batch);
-    if (options_.weigh_targets) run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
+    if (options_.weigh_targets && run.takes(target_weight_name))  // the last stage of a pipeline alone
+      run.set(target_weight_name, weights[static_cast<std::size_t>(micro)]);
   }
   bool may_share(graph::Field const& field) const {
     return !parallel::is_own(field) && std::find(updated_.begin(), updated_.end(), field.name) == updated_.end();

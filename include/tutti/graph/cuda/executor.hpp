@@ -88,10 +88,10 @@ class Executor : public Ports {
       throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
                   "the workspace is smaller than the program's plan. Make it with Workspace::of");
     for (Step const& step : list.steps)
-      if (step.mesh_axis != MeshAxis::data)
+      if (step.mesh_axis != MeshAxis::data || step.kind == StepKind::all_to_all || step.kind == StepKind::send_receive)
         throw Error(ErrorKind::unavailable, "graph::cuda::Executor",
-                    "the program crosses ranks along another axis than that of data, for which devices have no port. "
-                    "Run it on processors", where);
+                    "the program crosses ranks along another axis than that of data, or by all_to_all or send_receive, "
+                    "for which devices have no port. Run it on processors", where);
     for (Step const& step : list.steps)
       if (step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier || step.scatter)
         throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",

@@ -111,6 +111,11 @@ inline void Executor::collective(Step const& step, std::source_location where) {
   if (step.kind != StepKind::broadcast && step.root != port_->size()) refuse_ranks(step, port_->size());
   auto const in = static_cast<std::size_t>(x.bytes()), out = static_cast<std::size_t>(y.bytes());
   std::byte *from = pointer(x), *to = pointer(y);
+  for (std::size_t i = 0; i < flights_.size(); ++i) {  // every rank starts them before this one
+    if (!flights_[i].pending) continue;
+    events_[i].wait(where);
+    begin(flights_[i]);
+  }
   Wait const& wait = next_wait();
   wait.begin.record(stream(), where);
   if (!reaches_device()) {

@@ -66,8 +66,7 @@ inline Program compile(Runner& runner, Graph const& graph,
   Program program;
   static_cast<graph::Program&>(program) = graph::compile(graph, {.target = Target::iree});
   for (Step const& step : program.list.steps)
-    if (step.kind == StepKind::all_reduce_start || step.kind == StepKind::broadcast ||
-        step.kind == StepKind::all_gather || step.kind == StepKind::reduce_scatter || step.kind == StepKind::rank)
+    if (step.kind == StepKind::all_reduce_start || is_collective(step.kind) || step.kind == StepKind::rank)
       throw Error(ErrorKind::unavailable, "iree",
                   "the program crosses ranks, and IREE in a process of its own is one rank. Train with one rank, or by "
                   "--algorithm diloco, which crosses them outside of programs",

@@ -86,15 +86,33 @@ inline Value collective(Call const& e) {
   Op const op = e.graph.op(e.id);
   require_data_axis(e);
   if (op == Op::vary || op == Op::partial) return e.in();
-  bool const sized = op == Op::all_gather || op == Op::reduce_scatter;
+  bool const sized = op != Op::all_reduce && op != Op::broadcast;
   if (sized && e.integer() != e.options.ranks)
     refuse(e.graph, e.id, ErrorKind::configuration,
            concat("the graph was made for ", e.integer(), " ranks, StablehloOptions says ", e.options.ranks));
   if (op == Op::broadcast && e.integer() >= e.options.ranks)
     refuse(e.graph, e.id, ErrorKind::configuration,
            concat("the root is rank ", e.integer(), ", StablehloOptions says ", e.options.ranks, " ranks"));
-  if (e.options.ranks == 1) return e.in();
+  bool const wraps = op != Op::send_receive || e.integer(2) != 0;
+  if (e.options.ranks == 1) return wraps || e.integer(1) == 0 ? e.in() : e.number(0);
   switch (op) {
+    case Op::all_to_all:
+      return e.out.op("all_to_all", {e.in()}, e.dtype(), e.shape(),
+                      concat("split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = ", e.options.ranks,
+                             " : i64, ", groups_text(e.options)));
+    case Op::send_receive: {
+      std::string pairs;
+      std::int64_t count = 0;
+      for (auto const& group : groups_of(e.options))
+        for (std::int64_t rank = 0; rank < e.options.ranks; ++rank)
+          if (std::int64_t const to = neighbour(rank, e.integer(1), wraps, e.options.ranks); to >= 0) {
+            pairs += concat(count++ == 0 ? "[" : ", [", group[static_cast<std::size_t>(rank)], ", ",
+                            group[static_cast<std::size_t>(to)], ']');
+          }
+      if (count == 0) return e.number(0);
+      return e.out.op("collective_permute", {e.in()}, e.dtype(), e.shape(),
+                      concat("source_target_pairs = dense<[", pairs, "]> : tensor<", count, "x2xi64>"));
+    }
     case Op::all_gather:
       return e.out.op("all_gather", {e.in()}, e.dtype(), e.shape(),
                       concat("all_gather_dim = 0 : i64, ", groups_text(e.options)));

@@ -64,7 +64,9 @@ inline Value primitive(Call const& e) {
     case Op::all_reduce:
     case Op::broadcast:
     case Op::all_gather:
-    case Op::reduce_scatter: return collective(e);
+    case Op::reduce_scatter:
+    case Op::all_to_all:
+    case Op::send_receive: return collective(e);
     default: break;
   }
   if (is_function(op)) return function(e);

@@ -7,6 +7,7 @@
 #include <tutti/infer/http/chat_page.hpp>
 #include <tutti/infer/http/connection.hpp>
 #include <tutti/infer/http/metrics.hpp>
+#include <tutti/infer/http/text_stream.hpp>
 #include <tutti/infer/openai.hpp>
 #include <tutti/infer/served_model.hpp>
 
@@ -15,12 +16,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -45,32 +43,6 @@ inline bool beyond_this_machine(std::string_view host) noexcept {
 
 namespace detail {
 
-/// Text on its way from the service's thread to a connection's.
-class TextStream {
- public:
-  void push(std::string_view text) {
-    {
-      std::lock_guard const guard(mutex_);
-      texts_.emplace_back(text);
-    }
-    changed_.notify_one();
-  }
-  /// The next text; empty where none came within a moment.
-  std::string next() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return !texts_.empty(); });
-    if (texts_.empty()) return {};
-    std::string text = std::move(texts_.front());
-    texts_.pop_front();
-    return text;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::string> texts_;
-};
-
 /// Equal without telling by the time it takes where they differ.
 inline bool same_secret(std::string_view given, std::string_view key) noexcept {
   unsigned difference = given.size() == key.size() ? 0 : 1;
@@ -93,7 +65,7 @@ class Server {
                   "host " + options_.host + " is reachable by others. Set an API key, or use 127.0.0.1");
     http_.new_task_queue = [count = options_.connections] { return new httplib::ThreadPool(count); };
     http_.set_payload_max_length(options_.body_bytes);
-    http_.set_read_timeout(30);
+    http_.set_read_timeout(10);  // a connection that says nothing has a thread for so long
     http_.set_write_timeout(30);
     http_.set_tcp_nodelay(true);
     // Not SO_REUSEPORT, which the library sets: two servers would share a port in silence.
@@ -116,9 +88,10 @@ class Server {
     if (!*stopping_) http_.listen_after_bind();
     running_ = false;
   }
-  /// Answers on their way end as cancelled, with what there is.
+  /// Answers on their way end with an error that says so; streams have a moment to send it.
   void stop() {
     if (stopping_->exchange(true)) return;
+    for (int i = 0; i < 500 && *streams_ > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     while (running_ && !http_.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (http_.is_running()) http_.stop();
   }
@@ -165,12 +138,20 @@ class Server {
     }
   }
 
-  /// Of such bodies the library learns the size when it has all of it.
+  /// Of such bodies the library learns the size when it has all of it; one of unknown size it waits for.
   static bool refuses_body(HttpRequest const& request, Response& response) {
     bool const coded = request.has_header("Content-Encoding");
-    if (!coded && !request.has_header("Transfer-Encoding")) return false;
-    refuse(response, coded ? 415 : 411,
-           "bodies are taken plain, with their Content-Length. Leave Content-Encoding and Transfer-Encoding out");
+    if (coded || request.has_header("Transfer-Encoding")) {
+      refuse(response, coded ? 415 : 411,
+             "bodies are taken plain, with their Content-Length. Leave Content-Encoding and Transfer-Encoding out");
+      return true;
+    }
+    std::string const length = request.get_header_value("Content-Length");
+    bool const counts = length.size() <= 18 && length.find_first_not_of("0123456789") == length.npos;
+    if (counts && (!length.empty() || request.method != "POST")) return false;
+    refuse(response, counts ? 411 : 400,
+           counts ? "a body needs its Content-Length" : "the Content-Length is no number");
+    response.set_header("Connection", "close");  // what may follow is no request
     return true;
   }
 
@@ -182,6 +163,7 @@ class Server {
     http_.set_pre_routing_handler([this](HttpRequest const& request, Response& response) {
       using Handled = httplib::Server::HandlerResponse;
       if (refuses_body(request, response)) return Handled::Handled;
+      if (*stopping_) return refuse(response, 503, ending), Handled::Handled;
       bool const open = options_.api_key.empty() || request.path == "/health" || request.path == "/";
       std::string const given = request.get_header_value("Authorization");
       if (open ||
@@ -324,11 +306,15 @@ class Server {
     if (!call.stream) {
       bool const likely = call.request.likeliest.has_value();
       auto const generation = model->service().submit(std::move(call.request));
-      response.set_content(writer.whole(generation->wait(), likely), "application/json");
+      Completion const& result = generation->wait();
+      if (result.reason == StopReason::cancelled) return refuse(response, 503, ending);
+      response.set_content(writer.whole(result, likely), "application/json");
       return;
     }
     auto const texts = std::make_shared<detail::TextStream>();
     call.request.on_text = [texts](std::string_view text) { texts->push(text); };
+    ++*streams_;  // before it is under way: `stop` waits for those that it finds
+    std::shared_ptr<void> const counted(nullptr, [streams = streams_](void*) { --*streams; });
     auto const generation = model->service().submit(std::move(call.request));
     response.set_header("Cache-Control", "no-cache");
     response.set_chunked_content_provider(
@@ -343,7 +329,10 @@ class Server {
           if (!done) return sink.is_writable();
           std::string event;
           try {
-            event = writer.last(generation->wait(), usage);
+            Completion const& result = generation->wait();
+            event = result.reason == StopReason::cancelled
+                        ? "data: " + openai::error_document(ending, "server_error") + "\n\n"
+                        : writer.last(result, usage);
           } catch (std::exception const& error) {
             event = "data: " + openai::error_document(error.what(), "server_error") + "\n\n";
           }
@@ -351,7 +340,7 @@ class Server {
           sink.done();
           return true;
         },
-        [generation](bool) { generation->cancel(); });  // gone, or finished already
+        [generation, counted](bool) { generation->cancel(); });  // gone, or finished already
   }
 
   void embed(std::string const& body, Gone gone, Response& response) {
@@ -373,11 +362,14 @@ class Server {
                          "application/json");
   }
 
+  static constexpr char const* ending = "the server ends. Ask another one";
+
   HotModel& models_;
   ServerOptions options_;
   std::atomic<std::int64_t> ids_{0};
   std::vector<std::pair<std::string_view, char const*>> methods_;  // of the paths that are served
   std::shared_ptr<std::atomic<bool>> stopping_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<std::atomic<int>> streams_ = std::make_shared<std::atomic<int>>(0);  // that are being sent
   std::atomic<bool> running_{false};
   httplib::Server http_;
 };

@@ -11,7 +11,7 @@
 
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/data/tokenizer_json.hpp>
-#include <tutti/infer/hugging_face.hpp>
+#include <tutti/infer/model_json.hpp>
 #include <tutti/infer/stored_reader.hpp>
 #include <tutti/io/json.hpp>
 #include <tutti/io/onnx/reader.hpp>
