@@ -11,6 +11,10 @@ With --pipeline P the ranks are P stages of a pipeline instead, --link none is t
 of --tokens tokens each: the share of the time in which the busiest stage waits, and the first one, beside (P - 1) / (m + P - 1), which it would be if
 stages took equally long and nothing else waited, and tokens a second beside those of one rank.
 
+--all prints all that there is of training on several ranks, one after another, in about an hour: compressors over a link,
+pipelines of two stages by every schedule, and layouts (data, tensor, pipeline, ZeRO) beside their plans of memory and time, on this machine and
+over links; the plans of published runs at the end. What needs root is left out, and said, without.
+
 A run's first steps are left out of its time: the median of the others counts. Runs take turns, --turns times, each
 beginning with another compressor; the fastest turn counts. Losses are of the last validation.
 """
@@ -121,8 +125,31 @@ def measure_pipeline(args, folder, nodes):
     return 0
 
 
+def everything(args):
+    here, linked = pathlib.Path(__file__).resolve().parent, why_not("100mbit")
+    common = ["--build", str(args.build), "--mpiexec", args.mpiexec]
+    parts = [(f"compressors over a link of {link}", "parallel.py", ["--link", link, "--steps", "60"]) for link in ("100mbit", "1gbit")]
+    parts += [(f"a pipeline, {schedule}", "parallel.py", ["--pipeline", "2", "--steps", "14", "--schedule", schedule, "--vocabulary", "512",
+               "--train", "--layers 8 --channels 256 --heads 8 --batch 4", "2", "4", "8"]) for schedule in ("1f1b", "gpipe", "interleaved", "zero-bubble")]
+    parts += [("layouts on this machine, beside their plans", "plan.py", ["--turns", "1", "--steps", "30"])]
+    parts += [(f"layouts over a link of {link}, beside their plans", "plan.py", ["--link", link, "--turns", "1", "--steps", "12", "--runs", "7"])
+              for link in ("1gbit", "100mbit")]
+    parts += [("plans of published runs", "plan.py", ["--published"])]
+    failed = []
+    for title, script, words in parts:
+        print(f"\n## {title[0].upper()}{title[1:]}\n", flush=True)
+        if linked and "--link" in words:
+            print(f"left out: {linked}", flush=True)
+        elif subprocess.run([sys.executable, str(here / script), *common, *words]).returncode:
+            failed.append(title)
+    if failed:
+        fail(f"these failed: {'; '.join(failed)}")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="everything, with sizes of its own")
     parser.add_argument("--link", help="of each node, as tc spells rates (default: 100mbit); none: this machine's memory")
     parser.add_argument("--pipeline", type=int, default=0, help="stages of a pipeline, whose numbers of micro-batches are compared")
     parser.add_argument("--schedule", default="1f1b", help="of the pipeline, as --pipeline-schedule")
@@ -139,6 +166,8 @@ def main():
     parser.add_argument("compress", nargs="*",
                         help="values of --compress, those that others are compared with first; with --pipeline numbers of micro-batches")
     args = parser.parse_args()
+    if args.all:
+        return everything(args)
     args.compress = args.compress or (["1", "2", "4", "8", "16"] if args.pipeline else ["none", "bf16", "int8", "topk:0.01", "powersgd:4"])
     args.link = args.link or ("none" if args.pipeline else "100mbit")
     args.ranks = args.pipeline or args.ranks
