@@ -178,7 +178,7 @@ int plan_of(Arguments const& a, Model<Config> const& model) {
 /// process, and once on a node its code, that of libraries that only it needs (OpenSSL, behind cpp-httplib) and pages
 /// of data. Of ranks that share memory some of it is what measuring sums has left there.
 double beside_planner(plan::Place const& place) {
-  return 2e6 / place.of_process + (place.on_node == 1 ? 7e6 : 3e6 / place.on_node);
+  return place.on_node == 1 ? 8.25e6 : 1e6 / place.of_process + 1.5e6 / place.on_node;
 }
 
 /// Ranks: all.
