@@ -150,7 +150,7 @@ TEST_CASE("OpenAI's own client: vectors in base64, more of them than the queue h
 
 TEST_CASE("A body whose size is not said before it comes is refused before it comes") {
   Running const running{ServerOptions{}};
-  std::string const head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+  std::string const head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
   REQUIRE(running.say(head + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n").starts_with("HTTP/1.1 411"));
   REQUIRE(running.say(head + "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc").starts_with("HTTP/1.1 415"));
   REQUIRE(running.say(head + "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n").starts_with("HTTP/1.1 411"));
@@ -367,6 +367,25 @@ TEST_CASE("A request with a seed reads its prompt anew, unless it wants the cach
   CHECK(cached({{"cache_prompt", false}}) == 0);
 }
 
+TEST_CASE("Without a key pages of other sites, and names of other machines that lead here, are refused") {
+  auto const ask = [](Running const& running, httplib::Headers headers) {
+    headers.emplace("Authorization", "Bearer secret");
+    return running.post("/v1/chat/completions", hello.dump(), headers).first;
+  };
+  Running const running{ServerOptions{}};
+  std::string const port = std::to_string(running.server.port());
+  for (std::string const host : {"127.0.0.1", "localhost", "[::1]"}) {
+    CHECK(ask(running, {{"Host", host + ":" + port}}) == 200);
+    CHECK(ask(running, {{"Host", host + ":" + port}, {"Origin", "http://" + host + ":" + port}}) == 200);
+  }
+  CHECK(ask(running, {{"Host", "evil.example:" + port}}) == 403);
+  CHECK(ask(running, {{"Host", "localhost.evil.example"}}) == 403);
+  CHECK(ask(running, {{"Host", "127.0.0.1:" + port}, {"Origin", "http://evil.example"}}) == 403);
+  CHECK(ask(running, {{"Host", "127.0.0.1:" + port}, {"Origin", "null"}}) == 403);
+  Running const keyed{ServerOptions{.api_key = "secret"}};
+  CHECK(ask(keyed, {{"Host", "behind.a.proxy"}, {"Origin", "http://a.page"}}) == 200);
+}
+
 TEST_CASE("A schema holds for the answer") {
   Running const running{ServerOptions{}};
   json request = hello;
@@ -519,9 +538,8 @@ TEST_CASE("Answers and embeddings that nobody waits for any more give their plac
                                    {"embeddings", json{{"input", {"abc", "def"}}}}}) {
     CAPTURE(path);
     std::string const text = body.dump();
-    int const socket =
-        running.ask("POST /v1/" + path + " HTTP/1.1\r\nHost: here\r\nContent-Length: " + std::to_string(text.size()) +
-                    "\r\n\r\n" + text);
+    int const socket = running.ask("POST /v1/" + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+                                   std::to_string(text.size()) + "\r\n\r\n" + text);
     REQUIRE(waiting(path == "embeddings" ? 2 : 1));
     ::close(socket);
     REQUIRE(waiting(0));
@@ -575,7 +593,7 @@ TEST_CASE("Whatever bytes come to its port, a server goes on; TUTTI_FUZZ_SECONDS
       150,
       {request("/v1/chat/completions", chat.dump()), request("/v1/chat/completions", streamed.dump()),
        request("/v1/completions", R"({"prompt":"xyz","max_tokens":2,"logprobs":2,"logit_bias":{"5":-3}})"),
-       request("/v1/embeddings", R"({"input":["abc","xyz"]})"), "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
+       request("/v1/embeddings", R"({"input":["abc","xyz"]})"), "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
        "GET / HTTP/1.0\r\nRange: bytes=0-1\r\n\r\n"},
       {"Transfer-Encoding: chunked\r\n\r\nffffffff\r\n", "Content-Length: 18446744073709551615\r\n",
        "Expect: 100-continue\r\n", "Content-Encoding: gzip\r\n", "Range: bytes=0-,-1,5-2\r\n", "\r\n\r\n",

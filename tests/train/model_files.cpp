@@ -239,7 +239,15 @@ TEST_CASE("A run that started with a model keeps how it knows conversations, and
   infer::LoadedModel const loaded = load_model_or_run(run);
   CHECK(loaded.chat_template == said);
   CHECK(difference(logits(loaded.model), logits(source.model)) == 0);
-  CHECK(loaded.tokenizer.encode_complete("the").front() == *loaded.tokenizer.document_mark());
+  // Texts begin as those of what it was made of: of the run with the mark, of the folder with themselves.
+  auto const begins = [](infer::LoadedModel const& model) {
+    return model.tokenizer.encode_complete("the").front() == *model.tokenizer.document_mark();
+  };
+  CHECK(begins(load_model_or_run(scratch / "plain")));
+  CHECK(!begins(load_model_or_run(folder)));
+  CHECK(!begins(loaded));
+  write_checkpoint(scratch / "copy", open_model(scratch / "plain"));
+  CHECK(begins(load_model_or_run(scratch / "copy")));
   CHECK(load_model_or_run(folder).chat_template == said);
 
   write_gguf(gguf, open_model(run), {.type = BlockType::f32});

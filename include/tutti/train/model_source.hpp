@@ -251,7 +251,7 @@ inline ModelSource open_model(std::string const& path, std::string const& tokeni
       beside = Gpt2Model::folder(path);
       auto const checkpoint = std::make_shared<Checkpoint const>(beside);
       source.model = architecture_of(*checkpoint) == "llama" ? stored_llama(checkpoint) : stored_gpt2(checkpoint);
-      source.begins_texts = true;
+      source.begins_texts = checkpoint->facts().value("begins_texts", true);  // false: of a model of others, converted
       source.chat_template = checkpoint->chat_template();
     } else {
       refuse("is a folder without config.json and without checkpoints");
@@ -290,8 +290,8 @@ inline ModelSource open_model(std::string const& path, std::string const& tokeni
 }
 
 /// What infer::load_model takes, or a checkpoint or the folder of a run, whose texts begin with the mark between its
-/// documents, as those of a GGUF file that is made of it. Errors: of infer::load_model and open_model; configuration: a
-/// run without a tokenizer.
+/// documents, as those of a GGUF file that is made of it, unless the model of others was converted to it. Errors: of
+/// infer::load_model and open_model; configuration: a run without a tokenizer.
 inline infer::LoadedModel load_model_or_run(std::string const& path) {
   namespace fs = std::filesystem;
   if (!fs::exists(fs::path(path) / "checkpoints") && !fs::exists(fs::path(path) / "checkpoint.json"))
@@ -301,7 +301,7 @@ inline infer::LoadedModel load_model_or_run(std::string const& path) {
     throw Error(ErrorKind::configuration, "load_model_or_run",
                 "'" + path + "' has no tokenizer.json: it was trained on tokens alone. Use another model");
   data::TokenizerParts parts = source.tokenizer->parts();
-  if (auto const mark = source.tokenizer->document_mark())
+  if (auto const mark = source.tokenizer->document_mark(); mark && source.begins_texts)
     parts.roles.begin = parts.roles.end = mark, parts.roles.add_begin = true;
   return {std::move(source.model), data::Tokenizer(std::move(parts)), source.chat_template};
 }

@@ -67,7 +67,7 @@ inline void write_checkpoint(std::string const& path, ModelSource const& source,
     CheckpointContents contents;
     contents.parameters = detail::listed(file);
     Json const model = std::visit([](auto const& c) { return to_json(c); }, training_config(source));
-    contents.facts = {{"model", model}, {"converted_from", source.name}};
+    contents.facts = {{"model", model}, {"converted_from", source.name}, {"begins_texts", source.begins_texts}};
     if (!source.chat_template.empty()) contents.facts["chat_template"] = source.chat_template;
     if (source.tokenizer)
       contents.tokenizer =

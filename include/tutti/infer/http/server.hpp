@@ -155,6 +155,15 @@ class Server {
     return true;
   }
 
+  /// Asked by another name than this machine's, as where a site's name leads here, or by the page of another site.
+  bool is_of_another_site(HttpRequest const& request) const {
+    std::string const host = request.get_header_value("Host"), origin = request.get_header_value("Origin");
+    std::string const name = host.substr(0, host.find(':', host.starts_with('[') ? host.find(']') : 0));
+    bool const own =
+        host.empty() || name == options_.host || name == "localhost" || name == "127.0.0.1" || name == "[::1]";
+    return !own || (!origin.empty() && origin != "http://" + host);
+  }
+
   void routes() {
     // Before the client, who asked, sends its body.
     http_.set_expect_100_continue_handler([](HttpRequest const& request, Response& response) {
@@ -164,6 +173,10 @@ class Server {
       using Handled = httplib::Server::HandlerResponse;
       if (refuses_body(request, response)) return Handled::Handled;
       if (*stopping_) return refuse(response, 503, ending), Handled::Handled;
+      if (options_.api_key.empty() && is_of_another_site(request)) {
+        refuse(response, 403, "without an API key this machine alone is served, not the page of another site");
+        return Handled::Handled;
+      }
       bool const open = options_.api_key.empty() || request.path == "/health" || request.path == "/";
       std::string const given = request.get_header_value("Authorization");
       if (open ||
