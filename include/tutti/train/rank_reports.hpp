@@ -85,7 +85,7 @@ class RankReports {
       times["busy_ms"].push_back(one[4]);
       times["waits_ms"].push_back(one[3]);
     }
-    if (ranks > 1) registry.record(std::move(times));
+    if (ranks > 1 && busy_ms > 0) registry.record(std::move(times));  // not before the first step
     registry.set("machine", {{"cpu", busy}, {"memory", memory}, {"available", exec::available_memory()}});
     registry.set("workers", std::move(list));
   }
