@@ -36,31 +36,11 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& a) {
-  static std::set<std::string> const wanted{"model",
-                                            "architecture",
-                                            "layers",
-                                            "channels",
-                                            "heads",
-                                            "vocabulary",
-                                            "kv-heads",
-                                            "hidden",
-                                            "untied",
-                                            "batch",
-                                            "sequence",
-                                            "optimizer",
-                                            "momentum",
-                                            "total-tokens",
-                                            "clip",
-                                            "compute",
-                                            "dropout",
-                                            "compress",
-                                            "recompute",
-                                            "keep-packed",
-                                            "threads",
-                                            "ranks",
-                                            "backend",
-                                            "replicas-per-rank",
-                                            "sequence-parallel"};
+  static std::set<std::string> const wanted{
+      "model",        "architecture", "layers",   "channels",  "heads",   "vocabulary",        "kv-heads",
+      "hidden",       "untied",       "batch",    "sequence",  "optimizer", "momentum", "total-tokens", "clip",
+      "compute",      "dropout",      "compress", "recompute", "keep-packed", "threads", "ranks",    "backend",
+      "replicas-per-rank", "sequence-parallel"};
   train::for_each_flag(a.options, [&]<class T>(train::Flag const& flag, T& value, auto const& may) {
     if (!wanted.contains(flag.name)) return;
     std::string const names = concat("--", flag.name);

@@ -86,6 +86,7 @@
 #include <tutti/core/convert.hpp>
 #include <tutti/core/json_text.hpp>
 #include <tutti/core/nearest_name.hpp>
+#include <tutti/core/request_checks.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/tensor/copy.hpp>
 #include <tutti/tensor/convert.hpp>

@@ -238,46 +238,17 @@ TEST_CASE("every flag is remembered by a checkpoint, a fact of its model, or sai
   std::set<std::string> flags;
   for (auto const* group : app.get_subcommands([](CLI::App const*) { return true; }))
     for (CLI::Option const* option : group->get_options()) flags.insert(option->get_lnames().front());
-  std::set<std::string> accounted{"model",
-                                  "layers",
-                                  "channels",
-                                  "heads",
-                                  "vocabulary",  // the checkpoint's model
-                                  "architecture",
-                                  "kv-heads",
-                                  "hidden",
-                                  "untied",
-                                  "sync-freq",  // its micro-steps
-                                  "backend",
-                                  "device",
-                                  "ranks",
-                                  "threads",  // where it runs
-                                  "data-parallel",
-                                  "tensor-parallel",
-                                  "pipeline-parallel",
-                                  "pipeline-schedule",
-                                  "virtual-stages",
-                                  "stage-layers",
-                                  "sequence-parallel",
-                                  "zero",
-                                  "bucket-bytes",
-                                  "offload-optimizer",
-                                  "config",
-                                  "help",
-                                  "resume",
-                                  "out",
-                                  "overwrite",  // this call
-                                  "no-final-checkpoint",
-                                  "async-checkpoint",
-                                  "profile",
-                                  "dry-run",
-                                  "keep-packed",
-                                  "replicas-per-rank",
-                                  "autotune",
-                                  "restart-ranks",
-                                  "tensorboard",
-                                  "dashboard",
-                                  "dashboard-port",  // and who watches it
+  std::set<std::string> accounted{"model", "layers", "channels", "heads", "vocabulary",   // the checkpoint's model
+                                  "architecture", "kv-heads", "hidden", "untied",
+                                  "sync-freq",                                            // its micro-steps
+                                  "backend", "device", "ranks", "threads",                // where it runs
+                                  "data-parallel", "tensor-parallel", "pipeline-parallel", "pipeline-schedule",
+                                  "virtual-stages", "stage-layers",
+                                  "sequence-parallel", "zero", "bucket-bytes", "offload-optimizer",
+                                  "config", "help", "resume", "out", "overwrite",            // this call
+                                  "no-final-checkpoint", "async-checkpoint", "profile", "dry-run", "keep-packed",
+                                  "replicas-per-rank", "autotune", "restart-ranks",
+                                  "tensorboard", "dashboard", "dashboard-port",                // and who watches it
                                   "recompute"};
   for_each_setting(o, [&](std::string const& name, auto const&) {
     INFO(name);

@@ -253,9 +253,9 @@ class SchemaGrammar {
         members.emplace_back(concat(literal(name.dump()), " ", ws, " \":\" ", ws, " ", base("value"), " ", ws), true);
     }
     std::string others;
-    bool const long_name = std::any_of(names.begin(), names.end(), [](auto const& name) { return name.size() > 256; });
     if (schema.contains("additionalProperties") ? schema["additionalProperties"] != Json(false) : members.empty()) {
-      if (long_name) refuse(path, "beside other members it names one in more than 256 bytes");
+      if (std::any_of(names.begin(), names.end(), [](auto const& name) { return name.size() > 256; }))
+        refuse(path, "beside other members it names one in more than 256 bytes");
       std::string const key = names.empty() ? base("string") : concat(R"("\"" )", other_than(names), R"( "\"")");
       std::string const value = schema.contains("additionalProperties")
                                     ? visit(schema["additionalProperties"], path + "/additionalProperties")

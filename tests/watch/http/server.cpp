@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/watch/http/server.hpp> <tutti/watch/http/client.hpp> <tutti/watch/http/page.hpp>
+// Covers: <tutti/core/request_checks.hpp>
 #include "support/catch.hpp"
 
 #include <tutti/watch/http/client.hpp>
@@ -70,9 +71,9 @@ TEST_CASE("nobody asks without the token, from another page, or by another name 
   CHECK(stranger->status == 403);
   CHECK(!test::contains(stranger->body, "losses"));
   for (char const* host : {"127.0.0.1", "localhost:9000", "[::1]:80", "localhost"})
-    CHECK(watch::detail::own_host(host));
+    CHECK(names_this_machine(host));
   for (char const* host : {"", "127.0.0.1.evil.example", "localhost:80.evil", "evil", "[::1", ":80"})
-    CHECK(!watch::detail::own_host(host));
+    CHECK(!names_this_machine(host));
 }
 
 TEST_CASE("the page has no outside resources, and its browser is told to load none") {

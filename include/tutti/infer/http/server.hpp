@@ -4,6 +4,7 @@
 /// A model behind HTTP: the OpenAI interface's chat, completions, embeddings and models, server-sent events, a page to
 /// chat in.
 
+#include <tutti/core/request_checks.hpp>
 #include <tutti/infer/http/chat_page.hpp>
 #include <tutti/infer/http/connection.hpp>
 #include <tutti/infer/http/metrics.hpp>
@@ -40,18 +41,6 @@ struct ServerOptions {
 inline bool beyond_this_machine(std::string_view host) noexcept {
   return host != "127.0.0.1" && host != "localhost" && host != "::1";
 }
-
-namespace detail {
-
-/// Equal without telling by the time it takes where they differ.
-inline bool same_secret(std::string_view given, std::string_view key) noexcept {
-  unsigned difference = given.size() == key.size() ? 0 : 1;
-  for (std::size_t i = 0; i < key.size(); ++i)
-    difference |= static_cast<unsigned char>(key[i]) ^ static_cast<unsigned char>(i < given.size() ? given[i] : 0);
-  return difference == 0;
-}
-
-}  // namespace detail
 
 /// Serves one model, and another one from when that takes its place. Handlers run in threads of the HTTP library;
 /// `stop` may be called from anywhere.
@@ -158,10 +147,7 @@ class Server {
   /// Asked by another name than this machine's, as where a site's name leads here, or by the page of another site.
   bool is_of_another_site(HttpRequest const& request) const {
     std::string const host = request.get_header_value("Host"), origin = request.get_header_value("Origin");
-    std::string const name = host.substr(0, host.find(':', host.starts_with('[') ? host.find(']') : 0));
-    bool const own =
-        host.empty() || name == options_.host || name == "localhost" || name == "127.0.0.1" || name == "[::1]";
-    return !own || (!origin.empty() && origin != "http://" + host);
+    return (!host.empty() && !names_this_machine(host)) || (!origin.empty() && origin != "http://" + host);
   }
 
   void routes() {
@@ -180,7 +166,7 @@ class Server {
       bool const open = options_.api_key.empty() || request.path == "/health" || request.path == "/";
       std::string const given = request.get_header_value("Authorization");
       if (open ||
-          (given.starts_with("Bearer ") && detail::same_secret(std::string_view(given).substr(7), options_.api_key)))
+          (given.starts_with("Bearer ") && same_secret(std::string_view(given).substr(7), options_.api_key)))
         return Handled::Unhandled;
       refuse(response, 401, "the API key is missing or wrong. Send it as 'Authorization: Bearer KEY'");
       return Handled::Handled;

@@ -7,6 +7,7 @@
 /// command needs a header that they cannot send.
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/request_checks.hpp>
 #include <tutti/train/commands.hpp>
 #include <tutti/train/viewers.hpp>
 #include <tutti/watch/http/page.hpp>
@@ -40,24 +41,6 @@ inline std::string random_token() {
   }
   return text;
 }
-/// Equal without telling by the time it takes where they differ.
-inline bool same_token(std::string_view given, std::string_view token) noexcept {
-  unsigned difference = given.size() == token.size() ? 0 : 1;
-  for (std::size_t i = 0; i < token.size(); ++i)
-    difference |= static_cast<unsigned char>(token[i]) ^ static_cast<unsigned char>(i < given.size() ? given[i] : 0);
-  return difference == 0;
-}
-/// Whether a Host header names this machine by a name that no stranger's page can have. Ports may be forwarded ones.
-inline bool own_host(std::string_view host) noexcept {
-  std::size_t const colon = host.rfind(':');
-  if (colon != host.npos && host.find(']', colon) == host.npos) {
-    for (char const digit : host.substr(colon + 1))
-      if (digit < '0' || digit > '9') return false;
-    host = host.substr(0, colon);
-  }
-  return host == "127.0.0.1" || host == "localhost" || host == "[::1]";
-}
-
 }  // namespace detail
 
 /// Serves a source on 127.0.0.1, in threads of its own:
@@ -125,7 +108,7 @@ class Server {
       response.set_header("Referrer-Policy", "no-referrer");
       response.set_header("Cache-Control", "no-store");
       response.set_header("Cross-Origin-Resource-Policy", "same-origin");
-      if (detail::own_host(request.get_header_value("Host"))) return Handled::Unhandled;
+      if (names_this_machine(request.get_header_value("Host"))) return Handled::Unhandled;
       refuse(response, 403, "this is served to 127.0.0.1 and localhost alone");
       return Handled::Handled;
     });
@@ -153,7 +136,7 @@ class Server {
       std::string const origin = request.get_header_value("Origin");
       if (!origin.empty() && origin != "http://" + request.get_header_value("Host"))
         return refuse(response, 403, "another page must not ask");
-      if (!detail::same_token(request.get_header_value("X-Tutti-Token"), token_))
+      if (!same_secret(request.get_header_value("X-Tutti-Token"), token_))
         return refuse(response, 403, "the token is missing or wrong: open the whole address that the run has printed");
       auto const command = train::parse_command(request.body);
       if (!command) return refuse(response, 400, "there are pause, continue, checkpoint, stop and drain WORKER");
