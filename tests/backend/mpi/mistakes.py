@@ -6,6 +6,7 @@ process is left.
 
     mistakes.py PROGRAM LAUNCHER [ARGUMENTS...] -- MISTAKE
 """
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -71,14 +72,14 @@ MISTAKES = {
 }
 
 
-def children_of(program, mistake):
-    """Processes that run the program with this mistake: another may be under way beside it."""
+def children_of(program, words):
+    """Processes that run the program with these words: others are under way beside it."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if os.readlink(entry / "exe") == str(program) and \
-                        (entry / "cmdline").read_bytes().split(b"\0")[1:2] == [mistake.encode()]:
+                        (entry / "cmdline").read_bytes().split(b"\0")[1:-1] == [word.encode() for word in words]:
                     found.append(int(entry.name))
             except OSError:
                 pass
@@ -103,15 +104,17 @@ RANKS = {"send_to_each_other": (2, 3, 4), "other_tag": (2, 3, 4), "other_source"
 
 def run(program, launcher, mistake, way, ranks):
     pattern, on_shared, otherwise = MISTAKES[mistake]
+    words = [mistake, f"{way}, {ranks} ranks"]  # the program reads the first alone
     environment = dict(os.environ, **{"TUTTI_MPI_" + key: value for key, value in WAYS[way].items()})
     began = time.monotonic()
-    process = subprocess.Popen([*launcher, "-n", str(ranks), program, mistake], env=environment, text=True,
+    process = subprocess.Popen([*launcher, "-n", str(ranks), program, *words], env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         text, _ = process.communicate(timeout=30)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        sys.exit(f"FAILED {mistake}: the job hung")
+        print(f"{mistake} {words[1]}: FAILED, the job hung")
+        return False
     seconds = time.monotonic() - began
     problems = []
     if process.returncode != CODES.get(mistake, 1):
@@ -126,14 +129,14 @@ def run(program, launcher, mistake, way, ranks):
         elif not said:
             problems.append("no rank says so")
     for _ in range(50):
-        if not children_of(program, mistake):
+        if not children_of(program, words):
             break
         time.sleep(0.1)
     else:
-        problems.append(f"processes are left: {children_of(program, mistake)}")
-    print(f"{mistake} {way}, {ranks} ranks: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})")
-    if problems:
-        print(text)
+        problems.append(f"processes are left: {children_of(program, words)}")
+    # In one piece: others print meanwhile.
+    print("\n".join([f"{mistake} {words[1]}: {'; '.join(problems) or 'named'} ({seconds:.1f} s, code {process.returncode})"] +
+                    ([text] if problems else [])), flush=True)
     return not problems
 
 
@@ -142,7 +145,9 @@ def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     launcher = sys.argv[2:split]
     mistake = sys.argv[split + 1]
-    good = [run(program, launcher, mistake, way, ranks) for way in WAYS for ranks in RANKS.get(mistake, (3,))]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the jobs mostly wait
+        good = list(pool.map(lambda job: run(program, launcher, mistake, *job),
+                             [(way, ranks) for way in WAYS for ranks in RANKS.get(mistake, (3,))]))
     sys.exit(0 if all(good) else 1)
 
 

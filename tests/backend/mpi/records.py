@@ -5,6 +5,7 @@ record, and tutti-doctor names the culprit.
 
     records.py PROGRAM DOCTOR LAUNCHER [ARGUMENTS...]
 """
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -40,7 +41,8 @@ def run(program, doctor, launcher, mistake, way):
             text, _ = process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            sys.exit(f"FAILED {mistake}: the job hung")
+            print(f"{mistake} {way}: FAILED, the job hung")
+            return False
         dumps = sorted(pathlib.Path(folder).iterdir())
         found = {int(re.search(r"\.rank(\d)\.json$", dump.name)[1]) for dump in dumps}
         report = subprocess.run([doctor, *dumps], capture_output=True, text=True, timeout=30)
@@ -49,15 +51,17 @@ def run(program, doctor, launcher, mistake, way):
         problems.append(f"ranks {sorted(writers - found)} wrote no record")
     if not re.search(pattern, report.stdout):
         problems.append("the doctor does not say so")
-    print(f"{mistake} {way}: {'; '.join(problems) or re.search('CULPRIT: .*', report.stdout)[0]}")
-    if problems:
-        print(report.stdout + report.stderr + text)
+    # In one piece: others print meanwhile.
+    print("\n".join([f"{mistake} {way}: {'; '.join(problems) or re.search('CULPRIT: .*', report.stdout)[0]}"] +
+                    ([report.stdout + report.stderr + text] if problems else [])), flush=True)
     return not problems
 
 
 def main():
     program, doctor, *launcher = sys.argv[1:]
-    good = [run(program, doctor, launcher, mistake, way) for mistake in MISTAKES for way in WAYS]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the jobs mostly wait
+        good = list(pool.map(lambda job: run(program, doctor, launcher, *job),
+                             [(mistake, way) for mistake in MISTAKES for way in WAYS]))
     sys.exit(0 if all(good) else 1)
 
 

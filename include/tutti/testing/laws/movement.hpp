@@ -18,11 +18,15 @@ void movement(Comm& comm, Report& report) {
   for (std::int64_t const n : sizes()) {
     auto const called = [&](char const* operation) { return title<T>(operation, n, ranks); };
     int const root = static_cast<int>(n % ranks);
-    auto const gathered = [&](std::int64_t i) { return n == 0 ? T{} : element<T>(static_cast<int>(i / n), i % n); };
+    auto const everything = filled_by<T>(n * ranks, [&](std::int64_t i) {
+      return element<T>(static_cast<int>(i / n), i % n);
+    });
+    T const* const gathered = everything.data();
+    T const* const own = gathered + n * rank;
 
     auto x = filled<T>(n, rank);
     comm.broadcast(x, root);
-    expect_elements<T>(report, x, n, called("broadcast"), [&](std::int64_t i) { return element<T>(root, i); });
+    expect_elements<T>(report, x, n, called("broadcast"), gathered + n * root);
     x = comm.broadcast_async(filled<T>(n, rank, 1), root).wait();
     expect_elements<T>(report, x, n, called("broadcast_async"), [&](std::int64_t i) { return element<T>(root, i, 1); });
 
@@ -54,33 +58,30 @@ void movement(Comm& comm, Report& report) {
     Tensor<T> part(Shape{n});
     part.fill(T{});
     comm.scatter(at_root, part, root);
-    expect_elements<T>(report, part, n, called("scatter of gather"),
-                       [&](std::int64_t i) { return element<T>(rank, i); });
+    expect_elements<T>(report, part, n, called("scatter of gather"), own);
     part.fill(T{});
     comm.scatter_async(at_root, part, root).wait();
-    expect_elements<T>(report, part, n, called("scatter_async"), [&](std::int64_t i) { return element<T>(rank, i); });
+    expect_elements<T>(report, part, n, called("scatter_async"), own);
     if (rank == root) {
       auto const before = at_root.clone();
       comm.scatter(at_root, at_root[rank], root);
-      expect_elements<T>(report, at_root, n * ranks, called("scatter in place"),
-                         [&](std::int64_t i) { return before.data()[i]; });
+      expect_elements<T>(report, at_root, n * ranks, called("scatter in place"), before.data());
     } else {
       comm.scatter(at_root, part, root);
-      expect_elements<T>(report, part, n, called("scatter, root in place"),
-                         [&](std::int64_t i) { return element<T>(rank, i); });
+      expect_elements<T>(report, part, n, called("scatter, root in place"), own);
     }
 
-    auto const exchanged = [&](std::int64_t i) {
-      return n == 0 ? T{} : element<T>(static_cast<int>(i / n), n * rank + i % n);
-    };
+    auto const received = filled_by<T>(n * ranks, [&](std::int64_t i) {
+      return element<T>(static_cast<int>(i / n), n * rank + i % n);
+    });
+    T const* const exchanged = received.data();
     auto const mine = filled<T>(n * ranks, rank);
     Tensor<T> exchange = comm.all_to_all(mine);
     expect_elements<T>(report, exchange, n * ranks, called("all_to_all"), exchanged);
     exchange = comm.all_to_all_async(mine).wait();
     expect_elements<T>(report, exchange, n * ranks, called("all_to_all_async"), exchanged);
     comm.all_to_all(exchange, exchange);
-    expect_elements<T>(report, exchange, n * ranks, called("all_to_all twice, in place"),
-                       [&](std::int64_t i) { return mine.data()[i]; });
+    expect_elements<T>(report, exchange, n * ranks, called("all_to_all twice, in place"), mine.data());
   }
 }
 

@@ -58,10 +58,10 @@ void reduction(Comm& comm, Report& report, Op const& op) {
     auto const called = [&](char const* operation) {
       return title<T>(operation, n, ranks) + " with " + std::string(name(comm::operator_kind<Op>()));
     };
-    auto const exact = [&](std::int64_t i) { return reduced<T>(op, ranks, i); };
+    auto const expected = filled_by<T>(n * ranks, [&](std::int64_t i) { return reduced<T>(op, ranks, i); });
+    T const* const exact = expected.data();
     int const root = static_cast<int>((n + 1) % ranks);
     auto const mine = filled<T>(n, rank);
-    auto const untouched = [&](std::int64_t i) { return mine.data()[i]; };
 
     auto all = mine.clone();
     comm.all_reduce(all, op);
@@ -75,21 +75,19 @@ void reduction(Comm& comm, Report& report, Op const& op) {
     auto at_root = mine.clone();
     comm.reduce(at_root, op, root);
     if (rank == root) expect_elements<T>(report, at_root, n, called("reduce in place"), exact);
-    else expect_elements<T>(report, at_root, n, called("reduce in place, not root"), untouched);
+    else expect_elements<T>(report, at_root, n, called("reduce in place, not root"), mine.data());
     comm.broadcast(at_root, root);
-    expect_elements<T>(report, at_root, n, called("reduce then broadcast"),
-                       [&](std::int64_t i) { return all.data()[i]; });
+    expect_elements<T>(report, at_root, n, called("reduce then broadcast"), all.data());
     if (n != 0) std::memset(static_cast<void*>(out.data()), 1, static_cast<std::size_t>(n) * sizeof(T));
     auto const before = out.clone();
     comm.reduce(mine, out, op, root);
     if (rank == root) expect_elements<T>(report, out, n, called("reduce"), exact);
-    else
-      expect_elements<T>(report, out, n, called("reduce, not root"), [&](std::int64_t i) { return before.data()[i]; });
+    else expect_elements<T>(report, out, n, called("reduce, not root"), before.data());
     at_root = comm.reduce_async(mine.clone(), op, root).wait();
     if (rank == root) expect_elements<T>(report, at_root, n, called("reduce_async"), exact);
 
     auto const whole = filled<T>(n * ranks, rank);
-    auto const own = [&](std::int64_t i) { return reduced<T>(op, ranks, n * rank + i); };
+    T const* const own = exact + n * rank;
     Tensor<T> part = comm.reduce_scatter(whole, op);
     report.expect(part.shape() == Shape{n}, called("reduce_scatter: shape"));
     expect_elements<T>(report, part, n, called("reduce_scatter"), own);
@@ -98,8 +96,7 @@ void reduction(Comm& comm, Report& report, Op const& op) {
     auto in_place = whole.clone();
     comm.reduce_scatter(in_place, in_place.slice(0, n * rank, n * (rank + 1)), op);
     comm.all_gather(in_place.slice(0, n * rank, n * (rank + 1)), in_place);
-    expect_elements<T>(report, in_place, n * ranks, called("reduce_scatter then all_gather, in place"),
-                       [&](std::int64_t i) { return reduced<T>(op, ranks, i); });
+    expect_elements<T>(report, in_place, n * ranks, called("reduce_scatter then all_gather, in place"), exact);
   }
 }
 

@@ -54,6 +54,15 @@ Tensor<T> filled(std::int64_t size, int rank, int salt = 0) {
   return x;
 }
 
+/// of(i) for every i: what a law compares with several times is computed once.
+template <Element T>
+Tensor<T> filled_by(std::int64_t size, FunctionRef<T(std::int64_t)> of) {
+  Tensor<T> x(Shape{size});
+  T* const elements = x.data();
+  for (std::int64_t i = 0; i < size; ++i) elements[i] = of(i);
+  return x;
+}
+
 /// x[i] == of(i) for every i, bit for bit.
 template <Element T>
 void expect_elements(Report& report, Tensor<T> const& x, std::int64_t size, std::string const& what,
@@ -69,6 +78,15 @@ void expect_elements(Report& report, Tensor<T> const& x, std::int64_t size, std:
       return;
     }
   report.expect(true, what);
+}
+
+/// As above, with every element given. `expected` has `size` elements or more.
+template <Element T>
+void expect_elements(Report& report, Tensor<T> const& x, std::int64_t size, std::string const& what,
+                     T const* expected) {
+  if (size != 0 && x.size() == size && std::memcmp(x.data(), expected, static_cast<std::size_t>(size) * sizeof(T)) == 0)
+    return report.expect(true, what);
+  expect_elements<T>(report, x, size, what, [&](std::int64_t i) { return expected[i]; });
 }
 
 template <Element T>

@@ -18,9 +18,11 @@ void scan(Comm& comm, Report& report, Op const& op) {
       return title<T>(operation, n, ranks) + " with " + std::string(name(comm::operator_kind<Op>()));
     };
     auto const mine = filled<T>(n, rank);
-    auto const untouched = [&](std::int64_t i) { return mine.data()[i]; };
-    auto const inclusive = [&](std::int64_t i) { return reduced<T>(op, rank + 1, i); };
-    auto const exclusive = [&](std::int64_t i) { return rank == 0 ? T{} : reduced<T>(op, rank, i); };
+    auto const given = mine.clone();
+    auto const through = filled_by<T>(n, [&](std::int64_t i) { return reduced<T>(op, rank + 1, i); });
+    auto const below = filled_by<T>(n, [&](std::int64_t i) { return rank == 0 ? T{} : reduced<T>(op, rank, i); });
+    T const* const inclusive = through.data();
+    T const* const exclusive = below.data();
 
     auto x = mine.clone();
     comm.scan(x, op);
@@ -28,8 +30,7 @@ void scan(Comm& comm, Report& report, Op const& op) {
     Tensor<T> out = zeros<T>(Shape{n});
     comm.scan(mine, out, op);
     expect_elements<T>(report, out, n, called("scan"), inclusive);
-    expect_elements<T>(report, mine, n, called("scan leaves its input alone"),
-                       [&](std::int64_t i) { return element<T>(rank, i); });
+    expect_elements<T>(report, mine, n, called("scan leaves its input alone"), given.data());
     auto const scanned = comm.scan_async(mine.clone(), op).wait();
     expect_elements<T>(report, scanned, n, called("scan_async in place"), inclusive);
     comm.scan_async(mine, out, op).wait();
@@ -37,12 +38,11 @@ void scan(Comm& comm, Report& report, Op const& op) {
     comm.broadcast(out, ranks - 1);
     auto all = mine.clone();
     comm.all_reduce(all, op);
-    expect_elements<T>(report, out, n, called("scan of the last rank, against all_reduce"),
-                       [&](std::int64_t i) { return all.data()[i]; });
+    expect_elements<T>(report, out, n, called("scan of the last rank, against all_reduce"), all.data());
 
     x = mine.clone();
     comm.exscan(x, op);
-    if (rank == 0) expect_elements<T>(report, x, n, called("exscan in place leaves rank 0 alone"), untouched);
+    if (rank == 0) expect_elements<T>(report, x, n, called("exscan in place leaves rank 0 alone"), given.data());
     else expect_elements<T>(report, x, n, called("exscan in place"), exclusive);
     out.fill(T{});
     comm.exscan(mine, out, op);
@@ -55,7 +55,7 @@ void scan(Comm& comm, Report& report, Op const& op) {
     sent.wait();
     if (rank != 0)
       expect_elements<T>(report, out, n, called("exscan, against the scan of the rank before"),
-                         [&](std::int64_t i) { return before.data()[i]; });
+                         before.data());
   }
 }
 
