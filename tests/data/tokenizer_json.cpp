@@ -232,6 +232,18 @@ TEST_CASE("normalization, digits and added words do what the file says") {
   CHECK(same(data::parse_tokenizer(data::tokenizer_to_json(tokenizer), "x"), tokenizer));
 }
 
+TEST_CASE("merges that make a special token are read, and make none") {
+  auto json = good();
+  json["model"]["vocab"]["<|"] = 300;
+  json["model"]["merges"].push_back("< |");
+  json["added_tokens"].push_back({{"id", 300}, {"content", "<|"}, {"special", true}, {"normalized", false}});
+  auto const tokenizer = data::parse_tokenizer(json.dump(), "x");
+  Ids const plain = data::parse_tokenizer(good().dump(), "x").encode("<|");
+  CHECK(tokenizer.encode("<|") == plain);
+  CHECK(tokenizer.encode("<|", data::Marks::as_tokens) == Ids{300});  // as Hugging Face's tokenizers do
+  CHECK(same(data::parse_tokenizer(data::tokenizer_to_json(tokenizer), "x"), tokenizer));
+}
+
 TEST_CASE("two tokens of one spelling are refused where they are written: nobody could read them") {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));

@@ -1705,14 +1705,25 @@ def case_device(bench):
     whole = bench.folder / "whole"
     bench.run("threads", 1, whole, "--total-tokens", "64", *flags[2:], "--sync-freq", "2", "--device", "cuda")
     print(f"  2 ranks: within {close(bench.losses(whole), bench.losses(ranks), 1e-4):.1e}")
-    for stage in ("2", "3"):  # devices with parts of parameters, which a processor puts together
+    for stage in ("1", "2", "3"):  # devices with parts of parameters, which a processor puts together
         zero = bench.folder / f"zero{stage}"
         sharing = ("--device", "cuda", "--zero", stage)
         text, _ = bench.run("threads", 2, zero, "--total-tokens", "64", "--batch", "1", "--steps", "3", "--schedule", "constant", *sharing)
         check("each rank has a part" in text, text)
-        bench.run("threads", 2, zero, "--resume", "latest", "--steps", "5", *sharing)
-        bench.run("threads", 2, zero, "--resume", "latest", "--steps", "6", "--device", "cuda")
-        print(f"  2 ranks, --zero {stage}: within {close(bench.losses(whole), bench.losses(zero), 1e-4):.1e}")
+        if stage != "1":  # which is as 2
+            bench.run("threads", 2, zero, "--resume", "latest", "--steps", "5", *sharing)
+            bench.run("threads", 2, zero, "--resume", "latest", "--steps", "6", "--device", "cuda")
+        losses = bench.losses(zero)
+        print(f"  2 ranks, --zero {stage}: within {close(bench.losses(whole)[:len(losses)], losses, 1e-4):.1e}")
+    for ranks, share in ((2, ("--sequence-parallel",)), (4, ("--zero", "3"))):  # devices with parts of a model
+        parts = bench.folder / f"parts{ranks}"
+        dividing = ("--device", "cuda", "--tensor-parallel", "2", *share)
+        text, _ = bench.run("threads", ranks, parts, "--total-tokens", "64", "--batch", str(4 // ranks), "--steps", "2", "--schedule", "constant", *dividing)
+        check(f"data {ranks // 2} x tensor 2" in text, text)
+        if ranks == 2:
+            bench.run("threads", ranks, parts, "--resume", "latest", "--steps", "3", *dividing)
+        bench.run("threads", 1, parts, "--resume", "latest", "--batch", "2", "--steps", "4", "--device", "cuda")
+        print(f"  {ranks} ranks, --tensor-parallel 2: within {close(bench.losses(whole)[:4], bench.losses(parts), 1e-4):.1e}")
     # What was chosen by time lies beside the checkpoints, and a run that goes on takes it.
     tuned = bench.folder / "tuned"
     bench.run("threads", 1, tuned, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda", "--autotune")

@@ -225,6 +225,13 @@ class Tokenizer {
     for (std::int32_t id = 0; id < vocabulary() + static_cast<std::int32_t>(parts_.loose.size()); ++id)
       collect(symbol(id), id);
   }
+  /// The text of a special token wherever it stands: it never comes to merging where marks count, and is not to become
+  /// the token where they do not.
+  bool is_cut_out(std::string const& text) const {
+    return std::any_of(parts_.specials.begin(), parts_.specials.end(), [&](SpecialToken const& special) {
+      return special.special && !special.single_word && special.content == text;
+    });
+  }
   void prepare_merges(detail::PieceMap<std::int32_t> const& ids) {
     std::int32_t const count = vocabulary() + static_cast<std::int32_t>(parts_.loose.size());
     cut_at_spaces_ = by_characters() && parts_.patterns.empty();
@@ -235,6 +242,7 @@ class Tokenizer {
         refuse(who() + " names an id outside the vocabulary");
       std::string const made = symbol(left) + symbol(right);
       auto const* const found = ids.find(made);
+      if (found == nullptr && is_cut_out(made)) continue;
       if (symbol(left).empty() || symbol(right).empty() || found == nullptr)
         refuse(who() + " makes a token that the vocabulary lacks");
       std::int32_t const rank = parts_.ranks.empty() ? static_cast<std::int32_t>(place) : parts_.ranks[place];

@@ -32,6 +32,8 @@ struct DataParallel {
   /// Of the ranks that have one model together, a part of it each (parallel/mesh.hpp); `port` then joins those of the
   /// same part. Null: every rank has a whole model.
   Shared<comm::Port> tensor{};
+  /// The same ranks for memory of their devices, as `device`.
+  Shared<comm::Port> tensor_device{};
   /// Of the ranks that have the stages of one pipeline, in their order (parallel/pipeline.hpp). Null: no pipeline.
   Shared<comm::Port> pipeline{};
   /// Of all ranks, where there is an axis beside that of data; null: those of `port`.

@@ -64,9 +64,17 @@ DataParallel mesh(Communicator<B>& communicator, MeshSizes const& sizes, Replica
   auto const line = [&](int ranks, char const* axis) {
     return ranks > 1 ? comm::port(lines[axis], where) : Shared<comm::Port>();
   };
+  auto const device = [&](int ranks, char const* axis) {
+    Shared<comm::Port> result;
+    if constexpr (comm::DeviceDirect<B>)
+      if (ranks > 1) result = comm::accelerator_port(lines[axis]);
+    return result;
+  };
   return {.port = comm::port(lines["data"], where),
           .node = nullptr,
+          .device = device(checked.data, "data"),
           .tensor = line(checked.tensor, "tensor"),
+          .tensor_device = device(checked.tensor, "tensor"),
           .pipeline = line(checked.pipeline, "pipeline"),
           .all = comm::port(communicator, where),
           .sharded = replicas == Replicas::sharded && checked.data > 1};

@@ -14,8 +14,7 @@ template <class AnyOptions, class Refuse>
 void check_layout(AnyOptions const& o, Refuse&& refuse) {
   if (o.tensor_parallel > 1) {
     std::string const ranks = std::to_string(o.tensor_parallel);
-    if (o.device != DeviceName::cpu)
-      refuse("tensor-parallel", ranks, "is for --device cpu alone. Leave it out, or train on processors");
+    if (o.device == DeviceName::iree) refuse("tensor-parallel", ranks, "is for --device cpu and cuda. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)
       refuse("tensor-parallel", ranks, "is for --algorithm ddp, which averages gradients every step. Leave out one");
     if (o.optimizer == OptimizerName::muon)
@@ -52,23 +51,23 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
     refuse("offload-optimizer", o.offload_optimizer,
            "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
-    auto const refuse_zero = [&](char const* what) { refuse("zero", std::to_string(o.zero), what); };
+    auto const refuse_zero = [&](std::string const& what) { refuse("zero", std::to_string(o.zero), what); };
+    std::string const instead = o.device == DeviceName::cpu ? "use --zero 1" : "leave out --zero";
     if (o.device == DeviceName::iree) refuse_zero("is for --device cpu and cuda. Leave it out");
-    if (o.zero == 1 && o.device != DeviceName::cpu)
-      refuse_zero("is for --device cpu alone. Use --zero 2 or 3, or leave it out");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_zero("is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
     if (o.zero == 1 && o.optimizer == OptimizerName::sgd)
       refuse_zero("shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
-    if (o.zero > 1 && o.optimizer == OptimizerName::muon)
-      refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or --zero 1");
-    if (o.zero > 1 && o.typed.contains("bucket-bytes"))
-      refuse_zero("scatters every parameter's gradient by itself. Leave out --bucket-bytes, or use --zero 1");
-    if (o.zero > 1 && !o.compress.empty() && o.compress != "none")
-      refuse_zero("sends gradients as they are. Say --compress none, or use --zero 1");
-    if (o.zero > 1 && o.keep_packed) refuse_zero("keeps no packed weights. Leave out --keep-packed, or use --zero 1");
-    if (o.zero > 1 && o.gradient_statistics > 0)
-      refuse_zero("has no statistics of gradients. Leave out --gradient-statistics, or use --zero 1");
+    if (o.zero_stage() > 1 && o.optimizer == OptimizerName::muon)
+      refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or " + instead);
+    if (o.zero_stage() > 1 && o.typed.contains("bucket-bytes"))
+      refuse_zero("scatters every parameter's gradient by itself. Leave out --bucket-bytes, or " + instead);
+    if (o.zero_stage() > 1 && !o.compress.empty() && o.compress != "none")
+      refuse_zero("sends gradients as they are. Say --compress none, or " + instead);
+    if (o.zero_stage() > 1 && o.keep_packed)
+      refuse_zero("keeps no packed weights. Leave out --keep-packed, or " + instead);
+    if (o.zero_stage() > 1 && o.gradient_statistics > 0)
+      refuse_zero("has no statistics of gradients. Leave out --gradient-statistics, or " + instead);
   }
 }
 

@@ -32,8 +32,8 @@ std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Op
       }))
     return std::nullopt;
   return parallel::mesh(communicator, sizes,
-                        o.zero == 1 ? parallel::Replicas::sharded
-                        : o.zero > 1 || o.replicas_per_rank || !o.offload_optimizer.empty()
+                        o.zero_stage() == 1 ? parallel::Replicas::sharded
+                        : o.zero_stage() > 1 || o.replicas_per_rank || !o.offload_optimizer.empty()
                             ? parallel::Replicas::per_rank
                             : parallel::Replicas::per_node);
 }

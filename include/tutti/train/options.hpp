@@ -85,7 +85,7 @@ struct Options {
   bool replicas_per_rank = false;                               ///< see parallel::Replicas
   std::int64_t bucket_bytes = std::int64_t{4} << 20;            ///< of gradients that are reduced together
   std::string offload_optimizer;                                ///< folder; empty: its state is in memory
-  int zero = 0;  ///< 1: parallel::Replicas::sharded; 2, 3: TrainStepOptions::state_ranks
+  int zero = 0;                                                 ///< of ZeRO, as asked for; see zero_stage
   std::string rank_shares = "even";                             ///< of a step's sequences, see RankShares
   int restart_ranks = 0;                                        ///< that may go on with the run; 0: not known
   int data_parallel = 0;                                        ///< ranks that share out a batch; 0: those left
@@ -99,6 +99,9 @@ struct Options {
   int dashboard_port = -1;  ///< -1: no page; 0: any free port
   std::string config;
 
+  /// 1: parallel::Replicas::sharded; 2, 3: TrainStepOptions::state_ranks. A device has no moments in shares alone:
+  /// there stage 1 is stage 2, which keeps less.
+  int zero_stage() const { return zero == 1 && device == DeviceName::cuda ? 2 : zero; }
   DType compute_dtype() const { return compute == Compute::bfloat16 ? DType::bfloat16 : DType::float32; }
 
   std::set<std::string> given;    ///< names that the command line or the file set
@@ -278,7 +281,7 @@ void for_each_flag(AnyOptions& o, F&& f) {
     o.replicas_per_rank, Any{});
   f(Flag{"Run", "zero", call,
          "of ZeRO, what a rank has a share of: 1: adamw's moments; 2: gradients and parameters between steps too; 3: "
-         "parameters are gathered layer by layer (default 0: nothing)"},
+         "parameters are gathered layer by layer (default 0: nothing). With --device cuda 1 is as 2"},
     o.zero, setting::Range<int>{0, 3});
   f(Flag{"Run", "bucket-bytes", call,
          "reduce so many bytes of gradients together, while the backward pass goes on; 0: each parameter's alone. Not "

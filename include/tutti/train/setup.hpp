@@ -139,11 +139,11 @@ inline double state_bytes_of_parameter(Options const& o) noexcept {
 inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
                            std::int64_t available = exec::available_memory()) {
   double const hidden = detail::real(s.rows) * detail::real(s.options.sequence) * detail::real(s.model.channels);
-  double const own = s.options.zero > 1 ? s.mesh.data : 1;  // parts, of gradients as well
+  double const own = s.options.zero_stage() > 1 ? s.mesh.data : 1;                       // parts, of gradients as well
   double const parameters = s.model.parameters / s.mesh.tensor / s.mesh.pipeline / own;  // of a rank at least
   bool const offloads = !s.options.offload_optimizer.empty();
   double const moments =
-      offloads ? 0 : (state_bytes_of_parameter(s.options) - 4) / (s.options.zero == 1 ? s.mesh.data : 1);
+      offloads ? 0 : (state_bytes_of_parameter(s.options) - 4) / (s.options.zero_stage() == 1 ? s.mesh.data : 1);
   detail::require_memory(s.options, ranks_on_node, one_state, (4 + moments) * parameters,
                          4 * (parameters + hidden) + s.bytes_of_tokens(), available);
 }

@@ -27,15 +27,17 @@
 
 namespace tutti::train {
 
-/// Errors: unavailable, for what programs cannot do on this device, or not together.
-inline void require_possible(TrainStepOptions const& options, bool on_processors, std::source_location where) {
+/// Errors: unavailable, for what programs cannot do on this device, or not together. `crosses`: whether they may cross
+/// ranks.
+inline void require_possible(TrainStepOptions const& options, bool on_processors, bool crosses,
+                             std::source_location where) {
   auto const refuse = [&](char const* why) { throw Error(ErrorKind::unavailable, "TrainStep", why, where); };
   if (options.sequence_parallel && options.tensor == 1)
     throw Error(ErrorKind::configuration, "TrainStep",
                 "sequence parallelism is of the ranks of a tensor axis, and the step is made for one. Leave out "
                 "TrainStepOptions::sequence_parallel, or set tensor", where);
-  if (options.tensor > 1 && !on_processors)
-    refuse("tensor parallelism is not there for programs on devices. Use one rank of the tensor axis");
+  if (options.tensor > 1 && !crosses)
+    refuse("programs on this device do not cross ranks. Use one rank of the tensor axis");
   if (options.compress && !on_processors)
     refuse("gradients are compressed by processors alone. Leave out TrainStepOptions::compress");
   if (options.compress && options.tensor > 1)

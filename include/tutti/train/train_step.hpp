@@ -74,7 +74,7 @@ class TrainStep {
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     parts_ = parts_of(config_, model, options_, where);
-    require_possible(options, Execution<Device>::target == graph::Target::cpu, where);
+    require_possible(options, Execution<Device>::target == graph::Target::cpu, Execution<Device>::averages, where);
     if (options.pipeline.stages != 1) {
       auto const part = [&](graph::Graph const& whole) { return part_graph(whole, options, parts_); };
       options_.pipeline = parallel::balanced(options.pipeline, part(evaluated));

@@ -8,6 +8,7 @@
 
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
+#include <tutti/parallel/mesh.hpp>
 #include <tutti/train/cuda/execution.hpp>
 #include <tutti/train/train_step.hpp>
 
@@ -26,18 +27,21 @@ nn::Gpt2Config const& config = test::small_gpt2;
 
 struct Outcome {
   std::vector<float> losses;
-  std::vector<double> exposed_ms;
+  std::vector<double> exposed_ms, tensor_ms;
   std::uint64_t hash = 0;
 };
 
 /// A rank's training on its share of 4 sequences.
 class Run {
  public:
-  Run(Communicator<test::Ranks>& comm, int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1)
-      : rank_(comm.rank()), share_(4 / comm.size()), context_(device),
-        blas_(context_, {.workspace = std::size_t{1} << 16}), step_(blas_, config, {}, options(share_, micro_steps)) {
-    step_.initialise(42);
+  Run(int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1)
+      : rank_(ranks.port->rank()),
+        share_(4 / ranks.port->size()),
+        context_(device),
+        blas_(context_, {.workspace = std::size_t{1} << 16}),
+        step_(blas_, config, {}, options(share_, micro_steps, ranks.tensor ? ranks.tensor->size() : 1)) {
     step_.connect(ranks);
+    step_.initialise(42);
   }
   void start(std::int64_t i) {
     test::Rows const rows(i, rank_ * share_, share_);
@@ -47,6 +51,7 @@ class Run {
     StepResult const result = step_.finish();
     outcome_.losses.push_back(result.loss);
     outcome_.exposed_ms.push_back(result.exposed_comm_ms);
+    outcome_.tensor_ms.push_back(result.exposed_axis_ms[1]);
   }
   Outcome outcome() {
     outcome_.hash = parallel::hash(step_.state());
@@ -54,12 +59,13 @@ class Run {
   }
 
  private:
-  static TrainStepOptions options(std::int64_t share, std::int64_t micro_steps) {
+  static TrainStepOptions options(std::int64_t share, std::int64_t micro_steps, int tensor) {
     TrainStepOptions options;
     options.batch = share / micro_steps;
     options.sequence = 8;
     options.micro_steps = micro_steps;
     options.clip = 0.5;
+    options.tensor = tensor;
     return options;
   }
 
@@ -70,9 +76,8 @@ class Run {
   Outcome outcome_;
 };
 /// 4 steps.
-Outcome trained(Communicator<test::Ranks>& comm, int device, parallel::DataParallel const& ranks,
-                std::int64_t micro_steps = 1) {
-  Run run(comm, device, ranks, micro_steps);
+Outcome trained(int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1) {
+  Run run(device, ranks, micro_steps);
   for (std::int64_t i = 0; i < 4; ++i) {
     run.start(i);
     run.finish();
@@ -96,9 +101,9 @@ TEST_CASE("gradients averaged by NCCL give what the host's average gives, the sa
       parallel::DataParallel both = parallel::data_parallel(comm);
       CHECK(static_cast<bool>(both.device) == (ranks > 1));
       int const device = comm.backend().accelerator().index();
-      by_nccl[at] = trained(comm, device, both);
+      by_nccl[at] = trained(device, both);
       both.device = nullptr;
-      by_host[at] = trained(comm, device, both);
+      by_host[at] = trained(device, both);
     });
     test::check_clean();
     for (int rank = 0; rank < ranks; ++rank) {
@@ -110,17 +115,52 @@ TEST_CASE("gradients averaged by NCCL give what the host's average gives, the sa
   }
 }
 
+TEST_CASE("devices with a part of a model each train as one does, by NCCL and through the host") {
+  std::vector<float> whole;
+  test::run_on_devices(1, [&](auto& comm) {
+    whole = trained(comm.backend().accelerator().index(), parallel::data_parallel(comm)).losses;
+  });
+  for (int const data : {1, 2}) {
+    int const ranks = 2 * data;
+    if (ranks > test::most_ranks()) break;
+    INFO("data " << data << " x tensor 2");
+    std::vector<Outcome> by_nccl(static_cast<std::size_t>(ranks)), by_host = by_nccl, again = by_nccl;
+    test::run_on_devices(ranks, [&](auto& comm) {
+      auto const at = static_cast<std::size_t>(comm.rank());
+      parallel::DataParallel mesh = parallel::mesh(comm, {.data = data, .tensor = 2}, parallel::Replicas::per_rank);
+      CHECK(static_cast<bool>(mesh.tensor_device));
+      CHECK(static_cast<bool>(mesh.device) == (data > 1));
+      int const device = comm.backend().accelerator().index();
+      by_nccl[at] = trained(device, mesh, 2 / data);
+      again[at] = trained(device, mesh, 2 / data);
+      mesh.device = mesh.tensor_device = nullptr;
+      by_host[at] = trained(device, mesh, 2 / data);
+    });
+    test::check_clean();
+    for (std::size_t at = 0; at < by_nccl.size(); ++at) {
+      CHECK(by_nccl[at].losses == by_nccl[0].losses);
+      CHECK(by_nccl[at].losses == again[at].losses);
+      CHECK(by_nccl[at].hash == again[at].hash);
+      for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(by_nccl[at].losses[i] == Approx(whole[i]).epsilon(1e-5));
+        CHECK(by_host[at].losses[i] == Approx(whole[i]).epsilon(1e-5));
+        CHECK(by_nccl[at].tensor_ms[i] > 0);
+        CHECK(by_host[at].tensor_ms[i] > 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("a step with NCCL is one capture that the device goes through, with the bits of one that the host leads") {
   for (int const micro_steps : {1, 2}) {
     Outcome outcomes[2][2];  // led by the host, captured; by rank
     for (bool const captures : {false, true})
-      test::run_on_devices(
-          2,
-          [&](auto& comm) {
-            outcomes[captures ? 1 : 0][comm.rank()] =
-                trained(comm, comm.backend().accelerator().index(), parallel::data_parallel(comm), micro_steps);
-          },
-          {.captures = captures});
+      test::run_on_devices(2,
+                           [&](auto& comm) {
+                             outcomes[captures ? 1 : 0][comm.rank()] = trained(
+                                 comm.backend().accelerator().index(), parallel::data_parallel(comm), micro_steps);
+                           },
+                           {.captures = captures});
     test::check_clean();
     for (auto const& by_rank : outcomes)
       for (Outcome const& one : by_rank) {
@@ -139,9 +179,9 @@ TEST_CASE("with NCCL two steps are under way before another rank has begun them,
       [&](auto& comm) {
         int const device = comm.backend().accelerator().index();
         parallel::DataParallel const ranks = parallel::data_parallel(comm);
-        in_turn[comm.rank()] = trained(comm, device, ranks);
+        in_turn[comm.rank()] = trained(device, ranks);
         comm.set_deadline_seconds(20);
-        Run run(comm, device, ranks);
+        Run run(device, ranks);
         run.start(0);  // the host leads the first step, and everything is captured before the second one
         run.finish();
         if (comm.rank() == 1) wait_for(ahead);
@@ -164,7 +204,7 @@ TEST_CASE("with NCCL two steps are under way before another rank has begun them,
 TEST_CASE("collectives of the program come before and behind captured steps on all ranks") {
   test::run_on_devices(2, [&](auto& comm) {
     Cuda const device = comm.backend().accelerator();
-    Run run(comm, device.index(), parallel::data_parallel(comm));
+    Run run(device.index(), parallel::data_parallel(comm));
     for (int i = 0; i < 4; ++i) {
       auto x = comm.all_reduce_async(to_device(full<float>(Shape{1000}, 1.0f), device), sum);
       run.start(i);
@@ -183,7 +223,7 @@ TEST_CASE("a rank that does not come to a captured step, or calls something else
     std::atomic<bool> over = false;
     test::run_on_devices(2, [&](auto& comm) {
       try {
-        Run run(comm, comm.backend().accelerator().index(), parallel::data_parallel(comm));
+        Run run(comm.backend().accelerator().index(), parallel::data_parallel(comm));
         for (int i = 0; i < 2; ++i) {
           run.start(i);
           run.finish();
@@ -213,7 +253,7 @@ TEST_CASE("a rank that throws beside captured steps ends the others' wait") {
   std::string told;
   try {
     test::run_on_devices(2, [&](auto& comm) {
-      Run run(comm, comm.backend().accelerator().index(), parallel::data_parallel(comm));
+      Run run(comm.backend().accelerator().index(), parallel::data_parallel(comm));
       for (int i = 0; i < 2; ++i) {
         run.start(i);
         run.finish();

@@ -39,13 +39,14 @@ namespace tutti::graph::cuda {
 
 /// Where collectives of a program find their operands.
 enum class Reach : std::uint8_t {
-  host,    ///< the port takes memory of the host: operands pass through pinned memory
-  device,  ///< it takes memory of this device, as comm::accelerator_port's does
+  host,    ///< ports take memory of the host: operands pass through pinned memory
+  device,  ///< they take memory of this device, as comm::accelerator_port's do
 };
 
 struct ExecutorOptions {
-  comm::Port* port = nullptr;   ///< null: this rank is alone. Outlives the executor
-  Reach reach = Reach::host;    ///< of the port
+  comm::Port* port = nullptr;     ///< of the data axis; null: one rank along it. Outlives the executor
+  comm::Port* tensor = nullptr;   ///< likewise of the tensor axis
+  Reach reach = Reach::host;      ///< of both
   Shared<Workspace> workspace{};  ///< null: one of its own
   /// Whether a run that ends tells of mistakes and clears the word: of several programs that make one step the last.
   bool forgets_mistakes = true;
@@ -71,8 +72,10 @@ class Executor : public Ports {
         program_(program),
         state_(state),
         options_(std::move(options)),
-        port_(options_.port != nullptr && options_.port->size() > 1 ? options_.port : nullptr) {
+        ports_{options_.port, options_.tensor} {
     StepList const& list = program.list;
+    for (comm::Port*& port : ports_)
+      if (port != nullptr && port->size() == 1) port = nullptr;
     if (list.buffers.empty())
       throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
                   "the program is empty: it was moved from, or never compiled. Use the one that it became", where);
@@ -81,17 +84,18 @@ class Executor : public Ports {
                   "the program was compiled for processors. Set CompileOptions::target");
     if (!options_.workspace) {
       Program const* const one[] = {&program};
-      options_.workspace = Workspace::of(stream(), one, reaches_device() ? port_ : nullptr);
+      options_.workspace = Workspace::of(stream(), one, reaches_device() ? any_port() : nullptr);
     }
     if (static_cast<std::int64_t>(options_.workspace->arena.bytes()) < program.plan.arena_bytes ||
         options_.workspace->communicator_bytes() < program.plan.communicator_bytes)
       throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
                   "the workspace is smaller than the program's plan. Make it with Workspace::of");
     for (Step const& step : list.steps)
-      if (step.mesh_axis != MeshAxis::data || step.kind == StepKind::all_to_all || step.kind == StepKind::send_receive)
+      if (step.mesh_axis > MeshAxis::tensor || step.kind == StepKind::all_to_all || step.kind == StepKind::send_receive)
         throw Error(ErrorKind::unavailable, "graph::cuda::Executor",
-                    "the program crosses ranks along another axis than that of data, or by all_to_all or send_receive, "
-                    "for which devices have no port. Run it on processors", where);
+                    "the program crosses ranks along another axis than those of data and tensor, or by all_to_all or "
+                    "send_receive, for which devices have no port. Run it on processors",
+                    where);
     for (Step const& step : list.steps)
       if (step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier || step.scatter)
         throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
@@ -132,8 +136,8 @@ class Executor : public Ports {
     try {
       for (; started_ > finished_; ++finished_) {
         Slot& slot = slots_[finished_ % 2];
-        if (slot.is_watched && std::uncaught_exceptions() > 0) port_->cancel(slot.ticket);
-        else if (slot.is_watched) port_->wait(slot.ticket);
+        if (slot.is_watched && std::uncaught_exceptions() > 0) ports_[0]->cancel(slot.ticket);
+        else if (slot.is_watched) ports_[0]->wait(slot.ticket);
       }
     } catch (Error const&) {  // NCCL has left the device then, or something else is told elsewhere
     }
@@ -166,13 +170,14 @@ class Executor : public Ports {
     if (writes_state_) state_.device_writes();
     for (DeviceState::Twin* const twin : copied_) renew_copy(*twin);
     tutti::cuda::copy_to_device(stream(), device_ports_.data(), pinned, static_cast<std::size_t>(input_bytes()), where);
-    next_wait_ = 0;
+    next_wait_ = begun_ = 0;
+    sent_.clear();
     if (options_.poison) poison();
     try {
       enqueue_steps(where);
     } catch (...) {
       for (Flight& flight : flights_) {
-        if (flight.started) port_->cancel(flight.ticket);
+        if (flight.started) flight.port->cancel(flight.ticket);
         flight = {};
       }
       throw;
@@ -194,7 +199,7 @@ class Executor : public Ports {
   void finish(std::source_location where = std::source_location::current()) {
     if (started_ == finished_) return;
     Slot& slot = slots_[finished_++ % 2];
-    if (std::exchange(slot.is_watched, false)) port_->wait(slot.ticket);  // within the deadline
+    if (std::exchange(slot.is_watched, false)) ports_[0]->wait(slot.ticket);  // within the deadline
     slot.done.wait(where);
     auto const* const pinned = static_cast<std::byte const*>(slot.memory.data());
     std::memcpy(port_data() + input_bytes(), pinned + input_bytes(),
@@ -202,17 +207,19 @@ class Executor : public Ports {
     kernel::cuda::ErrorWord word;
     std::memcpy(&word, pinned + port_bytes(), sizeof word);
     if (profile_.measures()) add_profile(slot);
-    double milliseconds = 0;
-    for (Wait const& wait : slot.waits) milliseconds += double{tutti::cuda::milliseconds_between(wait.begin, wait.end)};
-    waited_ns_ = static_cast<std::int64_t>(1e6 * milliseconds);
+    std::array<double, mesh_axes> milliseconds{};
+    for (Wait const& wait : slot.waits)
+      milliseconds[static_cast<std::size_t>(wait.axis)] +=
+          double{tutti::cuda::milliseconds_between(wait.begin, wait.end)};
+    for (std::size_t axis = 0; axis < milliseconds.size(); ++axis)
+      waits_[axis] = static_cast<std::int64_t>(1e6 * milliseconds[axis]);
     ++runs_;
     if (options_.forgets_mistakes) kernel::cuda::throw_reported(word);
   }
 
   /// Nanoseconds, by the device's events, between its coming to the results of collectives and its going on, in the
   /// last run that was finished: what it stood still for, and copied.
-  /// Programs of devices cross the axis of data alone.
-  AxisWaits waits() const noexcept { return {waited_ns_}; }
+  AxisWaits const& waits() const noexcept { return waits_; }
   std::int64_t runs() const noexcept { return runs_; }
   /// Empty without ExecutorOptions::profile.
   Profile const& profile() const noexcept { return profile_; }
@@ -227,6 +234,7 @@ class Executor : public Ports {
   /// Of one collective: the device has come to where its result is needed; the result is there.
   struct Wait {
     tutti::cuda::Event begin, end;
+    MeshAxis axis;
   };
   /// A run under way: its inputs, its outputs, its mistake; what it waited for, in the order of the steps.
   struct Slot {
@@ -243,16 +251,20 @@ class Executor : public Ports {
     std::size_t first = 0, last = 0;  // last is not of it
     std::array<tutti::cuda::Graph, 2> graphs;
   };
-  /// A reduction of gradients: its operand is complete on the device, then on its way, then back.
+  /// A reduction by buckets: its operand is complete on the device, then on its way, then back.
   struct Flight {
     bool pending = false, started = false;
     std::size_t step = 0;
+    comm::Port* port = nullptr;
     comm::Port::Ticket ticket = 0;
   };
 
   kernel::cuda::Context& context() const noexcept { return blas_.context(); }
   tutti::cuda::Stream const& stream() const noexcept { return context().stream(); }
-  bool reaches_device() const noexcept { return port_ != nullptr && options_.reach == Reach::device; }
+  /// Of the ranks along an axis; null: one.
+  comm::Port* port_of(Step const& step) const noexcept { return ports_[static_cast<std::size_t>(step.mesh_axis)]; }
+  comm::Port* any_port() const noexcept { return ports_[0] != nullptr ? ports_[0] : ports_[1]; }
+  bool reaches_device() const noexcept { return any_port() != nullptr && options_.reach == Reach::device; }
 
   std::byte* pointer(Ref const& ref) const {
     if (!ref) return nullptr;
@@ -335,49 +347,35 @@ class Executor : public Ports {
     return static_cast<std::size_t>(sent_elements(step)) * size_of(step.reads[0].dtype);
   }
   void send(std::size_t s, std::source_location where);
-  void begin(Flight& flight);
-  /// Starts, in their order, what has come; every rank starts all of them in this order.
+  /// Starts the first that was sent and not begun. Every rank starts those of both axes in the order of the steps:
+  /// devices may make one after the other, and ranks of different orders would wait for each other.
+  void begin_next();
+  void begin_all(std::source_location where);
+  /// Starts what has come.
   void progress();
-  bool poll(Flight& flight);
   void await(Step const& step, std::source_location where);
   /// Of the run that is being started.
   Slot& newest() noexcept { return slots_[started_ % 2]; }
   Wait const& next_wait() { return newest().waits[next_wait_++]; }
   void collective(Step const& step, std::source_location where);
 
-  void poison() {
-    Workspace const& workspace = *options_.workspace;
-    tutti::cuda::fill_bytes(stream(), workspace.arena.data(), 0xff,
-                            static_cast<std::size_t>(program_.plan.arena_bytes));
-    tutti::cuda::fill_bytes(stream(), workspace.communicator_data(), 0xff,
-                            static_cast<std::size_t>(program_.plan.communicator_bytes));
-    tutti::cuda::fill_bytes(stream(), static_cast<std::byte*>(device_ports_.data()) + input_bytes(), 0xff,
-                            static_cast<std::size_t>(port_bytes() - input_bytes()));
-  }
-  void add_profile(Slot const& slot) {
-    profile_.begin_run(1);
-    std::int64_t begin = 1;  // of the run; the host's clock has no part in it
-    for (std::size_t s = 0; s < calls_.size(); ++s) {
-      std::int64_t const end =
-          begin +
-          static_cast<std::int64_t>(1e6 * double{tutti::cuda::milliseconds_between(slot.marks[s], slot.marks[s + 1])});
-      profile_.add(s, begin, end);
-      begin = end;
-    }
-  }
+  void poison();
+  void add_profile(Slot const& slot);
 
   Blas& blas_;
   Program const& program_;
   DeviceState& state_;
   ExecutorOptions options_;
-  comm::Port* port_;
+  std::array<comm::Port*, mesh_axes> ports_;  // by axis of the mesh; null: one rank along it
   tutti::cuda::DeviceMemory device_ports_;
   std::array<Slot, 2> slots_;
   List<std::byte*> roots_;          // of fields, inputs and outputs, by buffer
   List<DeviceState::Twin*> copied_, left_;  // whose copy is read; whose field is written without it
   List<Owner<Call>> calls_;         // null for what the host takes part in
   List<Stretch> stretches_;
-  List<Flight> flights_;
+  List<Flight> flights_;                        // by slot
+  List<std::size_t> sent_;                      // their slots, in the order of the steps, of this run
+  std::size_t begun_ = 0;                       // of these
   List<tutti::cuda::Event> events_, arrivals_;  // of flights: the operand is complete; of the device's own, the result
   comm::PortQueue* queue_ = nullptr;            // of collectives that are captured
   comm::PortCall total_;                        // what stands for all of them
@@ -390,7 +388,8 @@ class Executor : public Ports {
   std::optional<std::uint64_t> captured_with_;  // the version of working memory
   std::size_t next_wait_ = 0;  // of the run that is being started
   bool writes_state_ = false;
-  std::int64_t waited_ns_ = 0, runs_ = 0;
+  std::int64_t runs_ = 0;
+  AxisWaits waits_{};
 };
 
 }  // namespace tutti::graph::cuda

@@ -56,50 +56,46 @@ inline void Executor::send(std::size_t s, std::source_location where) {
     tutti::cuda::copy_to_host(copies_, staged(step), pointer(step.reads[0]), sent_bytes(step), where);
     event.record(copies_, where);
   }
-  flights_[lowering::at(step.slot)] = {.pending = true, .step = s};
+  flights_[lowering::at(step.slot)] = {.pending = true, .step = s, .port = port_of(step)};
+  sent_.push_back(lowering::at(step.slot));
 }
 
-inline void Executor::begin(Flight& flight) {
+inline void Executor::begin_next() {
+  Flight& flight = flights_[sent_[begun_++]];
   Step const& step = program_.list.steps[flight.step];
   void* const data = reaches_device() ? pointer(step.reads[0]) : staged(step);
   flight.ticket =
-      port_->start_all_reduce(data, sent_elements(step), step.reads[0].dtype,
-                              static_cast<comm::PortOp>(step.operation), std::source_location::current());
+      flight.port->start_all_reduce(data, sent_elements(step), step.reads[0].dtype,
+                                    static_cast<comm::PortOp>(step.operation), std::source_location::current());
   flight.pending = false;
   flight.started = true;
 }
 
-inline void Executor::progress() {
-  if (port_ == nullptr) return;
-  for (std::size_t i = 0; i < flights_.size(); ++i) {
-    Flight& flight = flights_[i];
-    if (flight.started) static_cast<void>(poll(flight));
-    if (!flight.pending) continue;
-    if (!events_[i].done()) return;
-    begin(flight);
+inline void Executor::begin_all(std::source_location where) {
+  while (begun_ < sent_.size()) {
+    events_[sent_[begun_]].wait(where);
+    begin_next();
   }
 }
 
-inline bool Executor::poll(Flight& flight) {
-  if (!port_->test(flight.ticket)) return false;
-  flight.started = false;
-  return true;
+inline void Executor::progress() {
+  for (std::size_t i = 0; i < begun_; ++i)
+    if (Flight& flight = flights_[sent_[i]]; flight.started && flight.port->test(flight.ticket)) flight.started = false;
+  while (begun_ < sent_.size() && events_[sent_[begun_]].done()) begin_next();
 }
 
 inline void Executor::await(Step const& step, std::source_location where) {
-  auto const index = lowering::at(step.slot);
-  for (std::size_t i = 0; i <= index; ++i) {  // those before it are started before it
-    if (!flights_[i].pending) continue;
-    events_[i].wait(where);
-    begin(flights_[i]);
+  Flight& flight = flights_[lowering::at(step.slot)];
+  while (flight.pending) {  // those before it are started before it
+    events_[sent_[begun_]].wait(where);
+    begin_next();
   }
-  Flight& flight = flights_[index];
   Step const& begun = program_.list.steps[flight.step];
   Wait const& wait = next_wait();
   wait.begin.record(stream(), where);
   // Until the device comes here, other reductions start as soon as it has their operands; this one may complete.
   while (flight.started && !stream().idle(where)) progress();
-  if (flight.started) port_->wait(flight.ticket);
+  if (flight.started) flight.port->wait(flight.ticket);
   flight.started = false;
   if (!reaches_device())
     tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
@@ -108,14 +104,11 @@ inline void Executor::await(Step const& step, std::source_location where) {
 
 inline void Executor::collective(Step const& step, std::source_location where) {
   Ref const &x = step.reads[0], &y = step.writes[0];
-  if (step.kind != StepKind::broadcast && step.root != port_->size()) refuse_ranks(step, port_->size());
+  comm::Port& port = *port_of(step);
+  if (step.kind != StepKind::broadcast && step.root != port.size()) refuse_ranks(step, port.size());
   auto const in = static_cast<std::size_t>(x.bytes()), out = static_cast<std::size_t>(y.bytes());
   std::byte *from = pointer(x), *to = pointer(y);
-  for (std::size_t i = 0; i < flights_.size(); ++i) {  // every rank starts them before this one
-    if (!flights_[i].pending) continue;
-    events_[i].wait(where);
-    begin(flights_[i]);
-  }
+  begin_all(where);  // every rank starts them before this one
   Wait const& wait = next_wait();
   wait.begin.record(stream(), where);
   if (!reaches_device()) {
@@ -130,14 +123,14 @@ inline void Executor::collective(Step const& step, std::source_location where) {
       tutti::cuda::copy_on_device(stream(), to, from, in, where);
       stream().wait(where);
     } else std::memcpy(to, from, in);
-    ticket = port_->start_broadcast(to, y.shape.size(), y.dtype, step.root, where);
+    ticket = port.start_broadcast(to, y.shape.size(), y.dtype, step.root, where);
   } else if (step.kind == StepKind::all_gather) {
-    ticket = port_->start_all_gather(from, to, x.shape.size(), x.dtype, where);
+    ticket = port.start_all_gather(from, to, x.shape.size(), x.dtype, where);
   } else {
-    ticket = port_->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
-                                         static_cast<comm::PortOp>(step.operation), where);
+    ticket =
+        port.start_reduce_scatter(from, to, y.shape.size(), y.dtype, static_cast<comm::PortOp>(step.operation), where);
   }
-  port_->wait(ticket);
+  port.wait(ticket);
   if (!reaches_device()) {
     tutti::cuda::copy_to_device(stream(), pointer(y), to, out, where);
     stream().wait(where);  // the next collective has the same place

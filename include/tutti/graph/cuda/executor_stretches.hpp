@@ -73,14 +73,14 @@ inline void Executor::bind_steps() {
     }
     Operands const operands = operands_of(step);
     if (step.kind == StepKind::rank) {
-      int const rank = port_ == nullptr ? 0 : port_->rank();
+      int const rank = port_of(step) == nullptr ? 0 : port_of(step)->rank();
       calls_[s] = detail::launch([&step, rank, y = operands.writes[0]](Context& context) {
         generic::fill(context, step.writes[0].dtype, y, 1, rank);
       });
     } else {
       calls_[s] = graph::cuda::bind(operands, options_.bodies);
     }
-    bool const alone = !calls_[s] && port_ == nullptr;  // of one rank alone collectives are copies
+    bool const alone = !calls_[s] && port_of(step) == nullptr;  // of one rank alone collectives are copies
     if (alone && is_collective(step)) calls_[s] = copy_of(step, operands);
     if (alone && !calls_[s]) calls_[s] = detail::launch([](Context&) {});
     if (!calls_[s] && step.kind == StepKind::all_reduce_start) staged = std::max(staged, end_of_bucket(step));
@@ -94,13 +94,14 @@ inline void Executor::bind_steps() {
     if (begins) stretches_.push_back({s, s, {}});
     stretches_.back().last = s + 1;
   }
-  if (port_ == nullptr) return;
+  if (any_port() == nullptr) return;
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     if (calls_[s] || list.steps[s].kind == StepKind::all_reduce_start) continue;
     for (Slot& slot : slots_) {
       using Timing = tutti::cuda::Event::Timing;
       int const device = stream().device();
-      slot.waits.push_back({tutti::cuda::Event(device, Timing::on), tutti::cuda::Event(device, Timing::on)});
+      slot.waits.push_back(
+          {tutti::cuda::Event(device, Timing::on), tutti::cuda::Event(device, Timing::on), list.steps[s].mesh_axis});
     }
   }
   for (auto* const events : {&events_, &arrivals_}) {
@@ -114,13 +115,14 @@ inline void Executor::bind_steps() {
 }
 
 inline void Executor::find_queue() {
-  if (!reaches_device() || !options_.capture || options_.profile) return;
-  comm::PortQueue* const queue = port_->queue();
+  if (!reaches_device() || ports_[0] == nullptr || !options_.capture || options_.profile) return;
+  comm::PortQueue* const queue = ports_[0]->queue();
   if (queue == nullptr) return;
   bool has_any = false;
   for (std::size_t s = 0; s < calls_.size(); ++s) {
     Step const& step = program_.list.steps[s];
     if (calls_[s] || step.kind == StepKind::all_reduce_wait) continue;
+    if (step.mesh_axis != MeshAxis::data) return;  // one queue is captured, and keeps the order of one axis
     comm::PortCall const call = port_call(step);
     if (!queue->takes(call)) return;
     total_.dtype = call.dtype;
@@ -169,8 +171,8 @@ inline void Executor::enqueue(std::size_t s, Slot& slot, std::source_location wh
   Step const& step = program_.list.steps[s];
   bool const begins = step.kind == StepKind::all_reduce_start, ends = step.kind == StepKind::all_reduce_wait;
   std::size_t const index = begins || ends ? lowering::at(step.slot) : flights_.size();
-  if (!begins && !ends && step.kind != StepKind::broadcast && step.root != port_->size())
-    refuse_ranks(step, port_->size());
+  if (!begins && !ends && step.kind != StepKind::broadcast && step.root != ports_[0]->size())
+    refuse_ranks(step, ports_[0]->size());
   Wait const* const wait = begins ? nullptr : &slot.waits[next_wait_++];
   if (wait != nullptr) wait->begin.record_in_runs(stream(), where);
   if (!ends) {
@@ -183,6 +185,27 @@ inline void Executor::enqueue(std::size_t s, Slot& slot, std::source_location wh
   if (wait == nullptr) return;
   stream().wait_for(arrivals_[index], where);
   wait->end.record_in_runs(stream(), where);
+}
+
+inline void Executor::poison() {
+  Workspace const& workspace = *options_.workspace;
+  tutti::cuda::fill_bytes(stream(), workspace.arena.data(), 0xff, static_cast<std::size_t>(program_.plan.arena_bytes));
+  tutti::cuda::fill_bytes(stream(), workspace.communicator_data(), 0xff,
+                          static_cast<std::size_t>(program_.plan.communicator_bytes));
+  tutti::cuda::fill_bytes(stream(), static_cast<std::byte*>(device_ports_.data()) + input_bytes(), 0xff,
+                          static_cast<std::size_t>(port_bytes() - input_bytes()));
+}
+
+inline void Executor::add_profile(Slot const& slot) {
+  profile_.begin_run(1);
+  std::int64_t begin = 1;  // of the run; the host's clock has no part in it
+  for (std::size_t s = 0; s < calls_.size(); ++s) {
+    std::int64_t const end =
+        begin +
+        static_cast<std::int64_t>(1e6 * double{tutti::cuda::milliseconds_between(slot.marks[s], slot.marks[s + 1])});
+    profile_.add(s, begin, end);
+    begin = end;
+  }
 }
 
 }  // namespace tutti::graph::cuda

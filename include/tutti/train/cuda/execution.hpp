@@ -39,13 +39,16 @@ class Execution<Cuda> {
   void close() { workspace_ = nullptr; }
   bool prepared() const noexcept { return static_cast<bool>(workspace_); }
   void prepare(std::span<graph::Program const* const> programs, parallel::DataParallel const& ranks) {
-    workspace_ = graph::cuda::Workspace::of(context_.context().stream(), programs, ranks.device.get());
+    workspace_ = graph::cuda::Workspace::of(context_.context().stream(), programs,
+                                            ranks.device ? ranks.device.get() : ranks.tensor_device.get());
   }
   std::unique_ptr<Ready> ready(Program const& program, parallel::DataParallel const& ranks,
                                ExecutionSettings const& settings) {
     graph::cuda::ExecutorOptions options;
-    options.port = ranks.device ? ranks.device.get() : ranks.port.get();
-    options.reach = ranks.device ? graph::cuda::Reach::device : graph::cuda::Reach::host;
+    bool const direct = ranks.device || ranks.tensor_device;
+    options.port = direct ? ranks.device.get() : ranks.port.get();
+    options.tensor = direct ? ranks.tensor_device.get() : ranks.tensor.get();
+    options.reach = direct ? graph::cuda::Reach::device : graph::cuda::Reach::host;
     options.workspace = workspace_;
     options.forgets_mistakes = settings.updates;
     options.profile = settings.profile;
