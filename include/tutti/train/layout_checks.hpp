@@ -52,21 +52,21 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
            "is for --device cpu: a device keeps moments in its own memory. Leave it out");
   if (o.zero > 0) {
     auto const refuse_zero = [&](std::string const& what) { refuse("zero", std::to_string(o.zero), what); };
+    bool const divides = o.zero_stage() > 1;  // parameters and gradients too
     std::string const instead = o.device == DeviceName::cpu ? "use --zero 1" : "leave out --zero";
     if (o.device == DeviceName::iree) refuse_zero("is for --device cpu and cuda. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_zero("is for --algorithm ddp: replicas of diloco need all of their moments. Leave out one");
     if (o.zero == 1 && o.optimizer == OptimizerName::sgd)
       refuse_zero("shares out adamw's moments, of which --optimizer sgd has none. Leave it out");
-    if (o.zero_stage() > 1 && o.optimizer == OptimizerName::muon)
+    if (divides && o.optimizer == OptimizerName::muon)
       refuse_zero("divides matrices, of which muon needs the whole. Use --optimizer adamw or sgd, or " + instead);
-    if (o.zero_stage() > 1 && o.typed.contains("bucket-bytes"))
+    if (divides && o.typed.contains("bucket-bytes"))
       refuse_zero("scatters every parameter's gradient by itself. Leave out --bucket-bytes, or " + instead);
-    if (o.zero_stage() > 1 && !o.compress.empty() && o.compress != "none")
+    if (divides && !o.compress.empty() && o.compress != "none")
       refuse_zero("sends gradients as they are. Say --compress none, or " + instead);
-    if (o.zero_stage() > 1 && o.keep_packed)
-      refuse_zero("keeps no packed weights. Leave out --keep-packed, or " + instead);
-    if (o.zero_stage() > 1 && o.gradient_statistics > 0)
+    if (divides && o.keep_packed) refuse_zero("keeps no packed weights. Leave out --keep-packed, or " + instead);
+    if (divides && o.gradient_statistics > 0)
       refuse_zero("has no statistics of gradients. Leave out --gradient-statistics, or " + instead);
   }
 }

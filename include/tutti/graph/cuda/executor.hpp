@@ -136,8 +136,8 @@ class Executor : public Ports {
     try {
       for (; started_ > finished_; ++finished_) {
         Slot& slot = slots_[finished_ % 2];
-        if (slot.is_watched && std::uncaught_exceptions() > 0) ports_[0]->cancel(slot.ticket);
-        else if (slot.is_watched) ports_[0]->wait(slot.ticket);
+        if (slot.is_watched && std::uncaught_exceptions() > 0) data_port()->cancel(slot.ticket);
+        else if (slot.is_watched) data_port()->wait(slot.ticket);
       }
     } catch (Error const&) {  // NCCL has left the device then, or something else is told elsewhere
     }
@@ -199,7 +199,7 @@ class Executor : public Ports {
   void finish(std::source_location where = std::source_location::current()) {
     if (started_ == finished_) return;
     Slot& slot = slots_[finished_++ % 2];
-    if (std::exchange(slot.is_watched, false)) ports_[0]->wait(slot.ticket);  // within the deadline
+    if (std::exchange(slot.is_watched, false)) data_port()->wait(slot.ticket);  // within the deadline
     slot.done.wait(where);
     auto const* const pinned = static_cast<std::byte const*>(slot.memory.data());
     std::memcpy(port_data() + input_bytes(), pinned + input_bytes(),
@@ -263,7 +263,8 @@ class Executor : public Ports {
   tutti::cuda::Stream const& stream() const noexcept { return context().stream(); }
   /// Of the ranks along an axis; null: one.
   comm::Port* port_of(Step const& step) const noexcept { return ports_[static_cast<std::size_t>(step.mesh_axis)]; }
-  comm::Port* any_port() const noexcept { return ports_[0] != nullptr ? ports_[0] : ports_[1]; }
+  comm::Port* data_port() const noexcept { return ports_[static_cast<std::size_t>(MeshAxis::data)]; }
+  comm::Port* any_port() const noexcept { return data_port() != nullptr ? data_port() : ports_[1]; }  // tensor
   bool reaches_device() const noexcept { return any_port() != nullptr && options_.reach == Reach::device; }
 
   std::byte* pointer(Ref const& ref) const {

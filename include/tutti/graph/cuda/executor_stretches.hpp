@@ -115,8 +115,8 @@ inline void Executor::bind_steps() {
 }
 
 inline void Executor::find_queue() {
-  if (!reaches_device() || ports_[0] == nullptr || !options_.capture || options_.profile) return;
-  comm::PortQueue* const queue = ports_[0]->queue();
+  if (!reaches_device() || data_port() == nullptr || !options_.capture || options_.profile) return;
+  comm::PortQueue* const queue = data_port()->queue();
   if (queue == nullptr) return;
   bool has_any = false;
   for (std::size_t s = 0; s < calls_.size(); ++s) {
@@ -171,8 +171,8 @@ inline void Executor::enqueue(std::size_t s, Slot& slot, std::source_location wh
   Step const& step = program_.list.steps[s];
   bool const begins = step.kind == StepKind::all_reduce_start, ends = step.kind == StepKind::all_reduce_wait;
   std::size_t const index = begins || ends ? lowering::at(step.slot) : flights_.size();
-  if (!begins && !ends && step.kind != StepKind::broadcast && step.root != ports_[0]->size())
-    refuse_ranks(step, ports_[0]->size());
+  if (!begins && !ends && step.kind != StepKind::broadcast && step.root != data_port()->size())
+    refuse_ranks(step, data_port()->size());
   Wait const* const wait = begins ? nullptr : &slot.waits[next_wait_++];
   if (wait != nullptr) wait->begin.record_in_runs(stream(), where);
   if (!ends) {

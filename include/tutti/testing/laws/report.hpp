@@ -46,21 +46,18 @@ bool same(T a, T b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-template <Element T>
-Tensor<T> filled(std::int64_t size, int rank, int salt = 0) {
-  Tensor<T> x(Shape{size});
-  T* const elements = x.data();  // once: tests are compiled without optimization
-  for (std::int64_t i = 0; i < size; ++i) elements[i] = element<T>(rank, i, salt);
-  return x;
-}
-
 /// of(i) for every i: what a law compares with several times is computed once.
 template <Element T>
 Tensor<T> filled_by(std::int64_t size, FunctionRef<T(std::int64_t)> of) {
   Tensor<T> x(Shape{size});
-  T* const elements = x.data();
+  T* const elements = x.data();  // once: tests are compiled without optimization
   for (std::int64_t i = 0; i < size; ++i) elements[i] = of(i);
   return x;
+}
+
+template <Element T>
+Tensor<T> filled(std::int64_t size, int rank, int salt = 0) {
+  return filled_by<T>(size, [&](std::int64_t i) { return element<T>(rank, i, salt); });
 }
 
 /// x[i] == of(i) for every i, bit for bit.

@@ -54,8 +54,7 @@ void scan(Comm& comm, Report& report, Op const& op) {
     comm.recv(before, (rank + ranks - 1) % ranks, 1);
     sent.wait();
     if (rank != 0)
-      expect_elements<T>(report, out, n, called("exscan, against the scan of the rank before"),
-                         before.data());
+      expect_elements<T>(report, out, n, called("exscan, against the scan of the rank before"), before.data());
   }
 }
 

@@ -41,7 +41,7 @@ template <Element T>
 void expect_equal(Report& report, Tensor<T> const& x, Tensor<T> const& expected, std::string const& what) {
   report.expect(x.shape() == expected.shape(),
                 what + ": shape " + to_string(x.shape()) + " instead of " + to_string(expected.shape()));
-  expect_elements<T>(report, x, expected.size(), what, [&](std::int64_t i) { return expected.data()[i]; });
+  expect_elements<T>(report, x, expected.size(), what, expected.data());
 }
 
 /// gather_v, all_gather_v, scatter_v: explicit and inferred counts, blocking, asynchronous, in place; scatter_v of
