@@ -90,21 +90,44 @@ TEST_CASE("of groups over several nodes a rank sends its share of the node's sum
   CHECK_THROWS_AS(cost_of(Collective::all_reduce, bytes, {4, 4, 1}, cluster), Error);
 }
 
-TEST_CASE("what a library holds of collectives is the most that are under way at once") {
-  Simulation simulation;
-  int const device = simulation.resource("device"), link = simulation.resource("link");
-  int const first = simulation.task(device, 1, Simulation::Kind::backward);
-  int const sent = simulation.task(link, 3, Simulation::Kind::transfer, {first});
-  int const second = simulation.task(device, 1, Simulation::Kind::backward, {first});
-  int const next = simulation.task(link, 1, Simulation::Kind::transfer, {second});
-  int const last = simulation.task(device, 0, Simulation::Kind::wait, {second, next});
-  int const small = simulation.task(link, 1, Simulation::Kind::transfer, {last});
-  CHECK(simulation.run() == Approx(6));
-  std::vector<UnderWay> all{{first, sent, 8}, {second, next, 4}, {last, small, 10}, {.from = last, .until = small}};
-  CHECK(most_held(all, simulation) == 12);  // the last one begins when the others have ended
-  all[2].held = 13;
-  CHECK(most_held(all, simulation) == 13);
-  CHECK(most_held({}, simulation) == 0);
+TEST_CASE(
+    "what a library holds of collectives is the most that a pass has started and not waited for, whenever they "
+    "end") {
+  Cluster cluster;
+  cluster.devices_per_node = 2;
+  cluster.device.float32 = cluster.device.bandwidth = 1e9;
+  cluster.inside = {.bandwidth = 1e12, .held = 0.5, .scatter_held = 0.25};  // ended at once
+  graph::StepList list;
+  auto const start = [&](int slot, std::int64_t elements, bool scatter = false) {
+    graph::Step step;
+    step.kind = graph::StepKind::all_reduce_start;
+    step.slot = slot;
+    step.scatter = scatter;
+    step.mesh_axis = graph::MeshAxis::data;
+    step.reads.push_back({.buffer = 0, .shape = {elements}});
+    list.steps.push_back(std::move(step));
+  };
+  auto const wait = [&](int slot) {
+    graph::Step step;
+    step.kind = graph::StepKind::all_reduce_wait;
+    step.slot = slot;
+    list.steps.push_back(std::move(step));
+  };
+  auto const held = [&] {
+    Traffic traffic;
+    AxisCosts const costs({.data = 2}, cluster);
+    return simulate_pass(list, StepTimes(cluster.device), costs, {}, traffic).held;
+  };
+  CHECK(held() == 0);
+  start(0, 100), start(1, 60);
+  CHECK(held() == 0.5 * 4 * 160);
+  wait(0), start(2, 90);
+  CHECK(held() == 0.5 * 4 * 160);  // the third begins without the first
+  wait(1), start(3, 400, true);
+  CHECK(held() == 0.5 * 4 * 90 + 0.25 * 4 * 400 + 4 * 400 / 2);  // a scattered sum takes its result beside its place
+  wait(2), wait(3);
+  cluster.inside.held = cluster.inside.scatter_held = 0;
+  CHECK(held() == 0);
 }
 
 TEST_CASE("resources that share work at full speed while there are few of them") {

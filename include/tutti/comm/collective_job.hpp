@@ -298,6 +298,7 @@ class CollectiveJob : public QueuedJob<B> {
     }
     if (copy_back_ != nullptr)
       typename B::Device{}.copy_within(copy_back_, call_.to, static_cast<std::size_t>(call_.block_bytes()));
+    scratch_ = {};  // who waits for this job may do so much later
   }
   /// Moves one buffer aside where neither the backend nor messages can work in place.
   void prepare_aliases() {

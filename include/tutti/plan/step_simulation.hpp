@@ -144,26 +144,10 @@ struct LayerGather {
   double bytes = 0;  ///< of a layer's parameters; 0: they are whole everywhere
 };
 
-/// A collective of a pass: the device goes to it when `from` is done, and it ends with `until`.
-struct UnderWay {
+/// The device waits for a collective: it goes to it when `from` is done, and goes on when `until` is.
+struct WaitFor {
   Simulation::Task from = -1, until = -1;
-  double held = 0;     ///< bytes
-  bool waits = false;  ///< the device waits meanwhile
 };
-
-/// The most bytes that these hold at once. `simulation` has run.
-inline double most_held(std::vector<UnderWay> const& all, Simulation const& simulation) {
-  std::vector<std::pair<double, double>> changes;  // when, and by how much: what ends goes before what begins then
-  for (UnderWay const& one : all) {
-    if (one.held <= 0) continue;
-    changes.push_back({one.from < 0 ? 0.0 : simulation.end(one.from), one.held});
-    changes.push_back({simulation.end(one.until), -one.held});
-  }
-  std::sort(changes.begin(), changes.end());
-  double now = 0, most = 0;
-  for (auto const& [when, bytes] : changes) most = std::max(most, now += bytes);
-  return most;
-}
 
 /// Adds the tasks of one pass to `simulation`, on this device's resource and those of its links by axis, behind
 /// `after`. Returns the last task.
@@ -171,26 +155,35 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
                                  AxisCosts const& costs, Simulation::Resource device,
                                  std::array<Simulation::Resource, graph::mesh_axes> const& links,
                                  LayerGather const& gather, PassTimes& told, Traffic& traffic,
-                                 std::vector<UnderWay>& collectives, Simulation::Task after = -1) {
+                                 std::vector<WaitFor>& waits, Simulation::Task after = -1) {
   using Kind = Simulation::Kind;
   using Task = Simulation::Task;
   using graph::StepKind;
   constexpr Kind kinds[] = {Kind::forward, Kind::head, Kind::backward, Kind::update};
   std::vector<Phase> const phases = phases_of(list);
-  std::vector<Task> slots;
-  Task last = after, gathered = -1;
+  // A collective under way, and what the library keeps of it: until a step waits for it, since it completes it at its
+  // leisure.
+  struct UnderWay {
+    Task sent = -1;
+    double held = 0;
+  };
+  std::vector<UnderWay> slots;
+  UnderWay gathered;
+  Task last = after;
+  double held = 0;
   std::pair<Phase, std::int32_t> layer{Phase::forward, -1};
   auto const transfer = [&](TransferCost const& cost, graph::MeshAxis axis) {
     traffic.add(axis, cost);
     if (cost.by_device) told.exposed += cost.seconds;
     Task const sent = simulation.task(cost.by_device ? device : links[static_cast<std::size_t>(axis)], cost.seconds,
                                       Kind::transfer, {last});
-    collectives.push_back({last, sent, cost.held});
-    return sent;
+    told.held = std::max(told.held, held += cost.held);
+    return UnderWay{sent, cost.held};
   };
-  auto const wait_for = [&](Task sent) {
-    collectives.push_back({.from = last, .until = sent, .waits = true});
-    last = simulation.task(device, 0, Kind::wait, {last, sent});
+  auto const wait_for = [&](UnderWay const& one) {
+    waits.push_back({last, one.sent});
+    last = simulation.task(device, 0, Kind::wait, {last, one.sent});
+    held -= one.held;
   };
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     graph::Step const& step = list.steps[s];
@@ -205,9 +198,9 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
       TransferCost cost = division ? costs.of_division(kind, bytes) : costs(kind, bytes, step.mesh_axis);
       // A scattered sum in place, as of shared moments, takes its result beside them first.
       if (step.scatter && cost.held > 0) cost.held += bytes / costs.group(step.mesh_axis).ranks;
-      Task const sent = transfer(cost, step.mesh_axis);
+      UnderWay const sent = transfer(cost, step.mesh_axis);
       if (step.slot >= 0) {
-        slots.resize(std::max(slots.size(), static_cast<std::size_t>(step.slot) + 1), -1);
+        slots.resize(std::max(slots.size(), static_cast<std::size_t>(step.slot) + 1));
         slots[static_cast<std::size_t>(step.slot)] = sent;
       } else {
         wait_for(sent);
@@ -217,8 +210,8 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
     Phase const phase = phases[s];
     if (gather.bytes > 0 && step.layer >= 0 && phase != Phase::update && layer != std::pair(phase, step.layer)) {
       layer = {phase, step.layer};
-      if (gathered < 0) gathered = transfer(costs(Collective::all_gather, gather.bytes, graph::MeshAxis::data),
-                                            graph::MeshAxis::data);
+      if (gathered.sent < 0)
+        gathered = transfer(costs(Collective::all_gather, gather.bytes, graph::MeshAxis::data), graph::MeshAxis::data);
       wait_for(gathered);
       // The next layer's; behind the last one of the backward pass there is none.
       gathered = transfer(costs(Collective::all_gather, phase == Phase::backward && step.layer == 0 ? 0 : gather.bytes,
@@ -238,7 +231,7 @@ inline PassTimes simulate_pass(graph::StepList const& list, StepTimes const& tim
                                LayerGather const& gather, Traffic& traffic, Simulation* picture = nullptr) {
   Simulation simulation;
   PassTimes told;
-  std::vector<UnderWay> collectives;
+  std::vector<WaitFor> waits;
   Simulation::Resource const device = simulation.resource("device");
   std::array<Simulation::Resource, graph::mesh_axes> links{};
   // Axes whose ranks are on several nodes share the node's link.
@@ -249,11 +242,10 @@ inline PassTimes simulate_pass(graph::StepList const& list, StepTimes const& tim
   for (int axis = 0; axis < graph::mesh_axes; ++axis)
     links[static_cast<std::size_t>(axis)] =
         costs.group(static_cast<graph::MeshAxis>(axis)).nodes > 1 ? between : inside;
-  add_pass(simulation, list, times, costs, device, links, gather, told, traffic, collectives);
+  add_pass(simulation, list, times, costs, device, links, gather, told, traffic, waits);
   told.seconds = simulation.run();
-  told.held = most_held(collectives, simulation);
-  for (UnderWay const& one : collectives)
-    if (one.waits && one.until >= 0)
+  for (WaitFor const& one : waits)
+    if (one.until >= 0)
       told.exposed += std::max(0.0, simulation.end(one.until) - (one.from >= 0 ? simulation.end(one.from) : 0.0));
   told.exposed = std::min(told.exposed, told.seconds - told.compute);
   if (picture != nullptr) *picture = std::move(simulation);
