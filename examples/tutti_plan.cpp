@@ -5,7 +5,6 @@
 //   tutti_plan --cluster machine.json --layout d=2,t=1 --svg step.svg
 
 #include <tutti/backend/any.hpp>
-#include <tutti/core/pages.hpp>
 #include <tutti/plan.hpp>
 #include <tutti/train/flags.hpp>
 #include <tutti/train/model_choice.hpp>
@@ -209,7 +208,6 @@ int started(Arguments const& a, char** argv, std::function<int(plan::Place const
 }  // namespace
 
 int main(int argc, char** argv) {
-  pages::map_large_blocks();  // as trainers do
   Arguments a;
   CLI::App app{"Memory, traffic, time and tokens a second of a model's layouts on a cluster.", "tutti_plan"};
   declare(app, a);

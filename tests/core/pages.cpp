@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <memory>
 #include <span>
-#include <vector>
 
 namespace pages = tutti::pages;
 
@@ -50,27 +47,3 @@ TEST_CASE("huge pages may be asked for at the bounds of one") {
   CHECK((first[0] == std::byte{0} && first[pages::huge - 1] == std::byte{1}));
   pages::unmap(memory, 3 * pages::huge);
 }
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TEST_CASE("large blocks that are freed do not stay with the heap") {
-  pages::map_large_blocks();
-  auto const resident = [] {
-    std::ifstream file("/proc/self/statm");
-    long size = 0, pages = 0;
-    file >> size >> pages;
-    return pages * 4096;
-  };
-  std::vector<std::unique_ptr<char[]>> blocks;
-  auto const fill = [&](std::size_t bytes) {
-    blocks.push_back(std::make_unique<char[]>(bytes));  // zeros, so all of it is touched
-    std::fill_n(blocks.back().get(), bytes, '1');
-  };
-  fill(16 << 20);
-  blocks.clear();  // by which glibc would learn to keep blocks of 16 MB
-  long const before = resident();
-  for (int i = 0; i < 8; ++i) fill(pages::large_block), fill(1000);  // small ones between, which stay
-  CHECK(resident() - before > 7 * static_cast<long>(pages::large_block));
-  for (std::size_t i = 0; i < blocks.size(); i += 2) blocks[i].reset();
-  CHECK(resident() - before < static_cast<long>(pages::large_block));
-}
-#endif

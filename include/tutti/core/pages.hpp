@@ -92,16 +92,6 @@ inline void return_free_heap() noexcept {
 #endif
 }
 
-inline constexpr std::size_t large_block = std::size_t{1} << 20;  ///< bytes
-/// Has the heap give blocks of `large_block` and more back to the system when they are freed. Otherwise glibc, once it
-/// has seen blocks of up to 32 MB freed, keeps such memory for its next calls: with a step's buffers of many sizes that
-/// becomes more than ever is in use at once. Of the whole process; for a program's beginning.
-inline void map_large_blocks() noexcept {
-#if defined(__GLIBC__) && !TUTTI_WASM
-  ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(large_block));
-#endif
-}
-
 /// Makes zeros of memory of `map_zeros`; whole pages go back to the system until they are touched.
 template <class = void>
 void clear(std::byte* first, std::size_t bytes) noexcept {

@@ -3,7 +3,6 @@
 /// @file
 /// What a trainer's main calls: one of the library's models, or one of your own, trained as the options say.
 
-#include <tutti/core/pages.hpp>
 #include <tutti/nn/gpt2.hpp>
 #include <tutti/nn/gpt2_state.hpp>
 #include <tutti/nn/llama.hpp>
@@ -27,7 +26,6 @@ inline void refuse_plans(Options const& options) {
 /// Nothing, once the lowest rank that finds it so has said that no such mesh is of these ranks. Ranks: all.
 template <Backend B>
 std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Options const& o) {
-  pages::map_large_blocks();
   parallel::MeshSizes sizes;
   if (!all_succeed(*comm::port(communicator), [&] {
         sizes = parallel::mesh_sizes(communicator.size(), o.data_parallel, o.tensor_parallel, o.pipeline_parallel);
@@ -42,7 +40,6 @@ std::optional<parallel::DataParallel> ranks_of(Communicator<B>& communicator, Op
 }  // namespace detail
 
 /// Trains the GPT-2, LLaMA or StableHLO module that the options, or the checkpoint to resume, choose. As run_training.
-/// Both forms have the process's heap give large blocks back (pages::map_large_blocks).
 template <class Device = Cpu, Backend B>
 int train_model(Communicator<B>& communicator, Options const& options, Viewers const& viewers = {}) {
   std::optional<parallel::DataParallel> const ranks = detail::ranks_of(communicator, options);
