@@ -1705,6 +1705,8 @@ def case_device(bench):
     whole = bench.folder / "whole"
     bench.run("threads", 1, whole, "--total-tokens", "64", *flags[2:], "--sync-freq", "2", "--device", "cuda")
     print(f"  2 ranks: within {close(bench.losses(whole), bench.losses(ranks), 1e-4):.1e}")
+    times = [row["ms"] for row in bench.metrics(ranks)]  # the host leads: a step is told of when it is over
+    check(min(times) > 0.05 * max(times), str(times))
     for stage in ("1", "2", "3"):  # devices with parts of parameters, which a processor puts together
         zero = bench.folder / f"zero{stage}"
         sharing = ("--device", "cuda", "--zero", stage)
@@ -1724,6 +1726,13 @@ def case_device(bench):
             bench.run("threads", ranks, parts, "--resume", "latest", "--steps", "3", *dividing)
         bench.run("threads", 1, parts, "--resume", "latest", "--batch", "2", "--steps", "4", "--device", "cuda")
         print(f"  {ranks} ranks, --tensor-parallel 2: within {close(bench.losses(whole)[:4], bench.losses(parts), 1e-4):.1e}")
+    staged = bench.folder / "staged"  # devices that are stages, whose checkpoint goes on with any layout
+    stages = ("--device", "cuda", "--pipeline-parallel", "2", "--micro-batches", "2")
+    text, _ = bench.run("threads", 2, staged, "--total-tokens", "64", "--batch", "1", "--steps", "2", "--schedule", "constant", *held_out, *stages)
+    check("pipeline 2" in text, text)
+    bench.run("threads", 4, staged, "--resume", "latest", "--steps", "3", *stages[:4], "--micro-batches", "1", "--zero", "2")
+    bench.run("threads", 1, staged, "--resume", "latest", "--batch", "2", "--steps", "4", "--device", "cuda")
+    print(f"  stages: within {close(bench.losses(whole)[:4], bench.losses(staged), 1e-4):.1e}")
     # What was chosen by time lies beside the checkpoints, and a run that goes on takes it.
     tuned = bench.folder / "tuned"
     bench.run("threads", 1, tuned, *flags[:2], "--steps", "3", "--schedule", "constant", "--device", "cuda", "--autotune")

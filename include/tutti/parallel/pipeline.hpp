@@ -9,18 +9,21 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/function_ref.hpp>
 #include <tutti/core/list.hpp>
-#include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
-#include <tutti/graph/executor.hpp>
+#include <tutti/graph/ports.hpp>
+#include <tutti/graph/profile.hpp>
+#include <tutti/graph/program.hpp>
+#include <tutti/graph/state.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/pipeline_programs.hpp>
 #include <tutti/parallel/pipeline_schedule.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,11 +80,12 @@ class StageInbox {
     expected_ = messages;
     post(where);
   }
-  /// The next one, into the caller's memory; returns the nanoseconds of waiting.
-  std::int64_t take(List<void*> const& to, std::source_location where) {
+  /// The next one: f(i, data) takes part i away; returns the nanoseconds of waiting.
+  template <class F>
+  std::int64_t take(F const& f, std::source_location where) {
     std::int64_t const waited = under_way_.wait();
     for (std::size_t i = 0; i < parts_.size(); ++i)
-      if (!parts_[i].empty()) std::memcpy(to[i], parts_[i].data(), parts_[i].size());
+      if (!parts_[i].empty()) f(i, parts_[i].data());
     post(where);
     return waited;
   }
@@ -126,20 +130,50 @@ struct StageSum {
   List<int> stages;  ///< in ascending order
 };
 
+/// Of one of the programs of a part in a step; over all micro-batches.
+struct MeasuredProgram {
+  std::string what;  ///< "forward", "gradients of inputs", "first backward", "backward", "gradients of weights"
+  int part = 0;
+  std::int64_t runs = 1;
+  graph::Profile profile;
+};
+
+/// What stages run their programs in, train::Execution<Device>: as train::Executor, and
+///   E::Part(e)                                  what programs of one part run on: a state of its own
+///   part.state()                                -> graph::State&: refers to fields of the stage's, and has others
+///   e.ready(program, ranks, settings, &part)    -> std::unique_ptr<E::Ready>, whose runs are over when `run` returns
+///   part.read(field, where), e.read(...)        -> void*: contents of a field of the part, or of the stage, in memory
+///                                               of the host, until it is read again
+///   part.write(field, from, where), e.write(...)  gives it these, which may be what `read` gave
+template <class E>
+concept StageExecution = requires(E& e, typename E::Part& part, graph::Program const& program,
+                                  DataParallel const& ranks, graph::Field& field, void const* from,
+                                  std::source_location where) {
+  requires std::constructible_from<typename E::Part, E&>;
+  { part.state() } -> std::same_as<graph::State&>;
+  { e.ready(program, ranks, {false, false, true}, &part) } -> std::same_as<std::unique_ptr<typename E::Ready>>;
+  { part.read(field, where) } -> std::same_as<void*>;
+  { e.read(field, where) } -> std::same_as<void*>;
+  part.write(field, from, where);
+  e.write(field, from, where);
+};
+
 /// Runs the passes of a step. Every micro-batch that is under way has a slot in each part of the stage, with the
 /// activations that its backward pass reads; parameters and sums of gradients are those of the caller's state.
 /// Ranks         all stages of the pipeline, the same calls in the same order. Blocking.
 /// Determinism   micro-batches add their gradients in ascending order, stages theirs to a shared one likewise
+template <StageExecution E>
 class StageRun {
  public:
+  using Ready = typename E::Ready;
   /// Gives a program its inputs, of micro-batch `micro`.
-  using Give = FunctionRef<void(graph::Executor&, std::int64_t)>;
+  using Give = FunctionRef<void(Ready&, std::int64_t)>;
 
   /// All of these outlive it, but for `refer`. `state` has the parameters and the sums, whose memory stays where it is.
-  StageRun(exec::Context& context, graph::State& state, StageParts const& parts, ReferPart refer,
-           PipelineLayout const& layout, std::int64_t micro_batches, DataParallel const& ranks,
-           Shared<graph::Workspace> const& workspace, bool profile = false)
-      : state_(state),
+  StageRun(E& execution, graph::State& state, StageParts const& parts, ReferPart refer, PipelineLayout const& layout,
+           std::int64_t micro_batches, DataParallel const& ranks, bool profile = false)
+      : execution_(execution),
+        state_(state),
         layout_(layout),
         ranks_(ranks),
         port_(*ranks.pipeline),
@@ -152,9 +186,9 @@ class StageRun {
     for (int part = 0; part < layout.virtual_stages; ++part) {
       auto& slots = slots_[static_cast<std::size_t>(part)];
       for (std::int64_t i = kept_micro_batches(tasks_, part); i > 0; --i) {
-        slots.push_back(std::make_unique<Slot>(port_));
-        refer(slots.back()->state, part);
-        prepare(*slots.back(), context, parts, part, slots.size() == 1, workspace, profile);
+        slots.push_back(std::make_unique<Slot>(execution, port_));
+        refer(slots.back()->part.state(), part);
+        prepare(*slots.back(), parts, part, slots.size() == 1, profile);
       }
       if (!first(part)) {
         make_inbox(activations_, before(), 0, slots[0]->inputs);
@@ -192,14 +226,16 @@ class StageRun {
       int const home = sum.stages[0], stage = layout_.stage;
       if (!graph::detail::contains(sum.stages, stage)) continue;
       StageMessages messages(port_);
+      void* const mine = execution_.read(*field, where);
       if (stage != home) {
-        messages.send(field->data(), field->bytes(), home, sum_tag, where);
+        messages.send(mine, field->bytes(), home, sum_tag, where);
         waited_ns_ += messages.wait();
-        messages.receive(field->data(), field->bytes(), home, sum_tag, where);
+        messages.receive(mine, field->bytes(), home, sum_tag, where);
         waited_ns_ += messages.wait();
+        execution_.write(*field, mine, where);
         continue;
       }
-      auto const total = field->view<float>().elements();
+      std::span const total(static_cast<float*>(mine), static_cast<std::size_t>(field->shape.size()));
       if (addend_.size() < total.size()) addend_.resize(total.size());
       for (std::size_t i = 1; i < sum.stages.size(); ++i) {
         messages.receive(addend_.data(), field->bytes(), sum.stages[i], sum_tag, where);
@@ -207,26 +243,20 @@ class StageRun {
         for (std::size_t k = 0; k < total.size(); ++k) total[k] += addend_[k];
       }
       for (std::size_t i = 1; i < sum.stages.size(); ++i)
-        messages.send(field->data(), field->bytes(), sum.stages[i], sum_tag, where);
+        messages.send(mine, field->bytes(), sum.stages[i], sum_tag, where);
       waited_ns_ += messages.wait();
+      execution_.write(*field, mine, where);
     }
   }
 
-  /// Of one of the programs of a part in a step; over all micro-batches.
-  struct Measured {
-    std::string what;  ///< "forward", "gradients of inputs", "first backward", "backward", "gradients of weights"
-    int part = 0;
-    std::int64_t runs = 1;
-    graph::Profile profile;
-  };
   /// Needs `profile`.
-  std::vector<Measured> profiles() const {
-    std::vector<Measured> all;
+  std::vector<MeasuredProgram> profiles() const {
+    std::vector<MeasuredProgram> all;
     for (std::size_t part = 0; part < slots_.size(); ++part) {
       auto const add = [&](char const* what, std::int64_t runs, auto member) {
-        Measured found{what, static_cast<int>(part), runs, {}};
+        MeasuredProgram found{what, static_cast<int>(part), runs, {}};
         for (auto const& slot : slots_[part])
-          if (graph::Executor const* const run = ((*slot).*member).get()) {
+          if (Ready const* const run = ((*slot).*member).get()) {
             if (!found.profile.measures()) found.profile = run->profile();
             else found.profile.add(run->profile());
           }
@@ -250,11 +280,11 @@ class StageRun {
 
  private:
   struct Slot {
-    graph::State state;
+    typename E::Part part;
     List<graph::Field*> inputs, outputs, gradients, input_gradients;  // null: an integer, which has no gradient
-    std::unique_ptr<graph::Executor> forward, first_backward, backward, inputs_only;
+    std::unique_ptr<Ready> forward, first_backward, backward, inputs_only;
     StageMessages forward_sent, backward_sent;
-    explicit Slot(comm::Port& port) : forward_sent(port), backward_sent(port) {}
+    Slot(E& execution, comm::Port& port) : part(execution), forward_sent(port), backward_sent(port) {}
   };
   static constexpr int sum_tag = 32767;
 
@@ -264,25 +294,20 @@ class StageRun {
   int before() const noexcept { return (layout_.stage + layout_.stages - 1) % layout_.stages; }
   int behind() const noexcept { return (layout_.stage + 1) % layout_.stages; }
 
-  void prepare(Slot& slot, exec::Context& context, StageParts const& parts, int part, bool begins,
-               Shared<graph::Workspace> const& workspace, bool profile) {
+  void prepare(Slot& slot, StageParts const& parts, int part, bool begins, bool profile) {
     StagePrograms const& programs = parts.programs[static_cast<std::size_t>(part)];
-    for (graph::Graph const& graph : programs.graphs) slot.state.add(graph);
+    graph::State& state = slot.part.state();
+    for (graph::Graph const& graph : programs.graphs) state.add(graph);
     for (int i = 0; i < parts.carried; ++i) {
       auto const find = [&](char const* what, List<graph::Field*>& list) {
-        if (graph::Field* const field = slot.state.find(pipeline_name(what, static_cast<std::size_t>(i))))
+        if (graph::Field* const field = state.find(pipeline_name(what, static_cast<std::size_t>(i))))
           list.push_back(field);
       };
       find("input", slot.inputs), find("output", slot.outputs);
       find("gradient", slot.gradients), find("input_gradient", slot.input_gradients);
     }
     auto const ready = [&](graph::Program const& program) {
-      return std::make_unique<graph::Executor>(context, program, slot.state,
-                                               graph::ExecutorOptions{.port = ranks_.port.get(),
-                                                                      .tensor = ranks_.tensor.get(),
-                                                                      .beside = &port_,
-                                                                      .workspace = workspace,
-                                                                      .profile = profile});
+      return execution_.ready(program, ranks_, {false, profile, true}, &slot.part);
     };
     slot.forward = ready(programs.forward);
     slot.backward = ready(programs.backward);
@@ -294,28 +319,26 @@ class StageRun {
     for (graph::Field const* field : fields) bytes.push_back(field->bytes());
     return bytes;
   }
-  static List<void*> memory_of(List<graph::Field*> const& fields) {
-    List<void*> memory;
-    for (graph::Field const* field : fields) memory.push_back(field->data());
-    return memory;
+  void take(StageInbox& inbox, Slot& slot, List<graph::Field*> const& fields, std::source_location where) {
+    waited_ns_ += inbox.take([&](std::size_t i, void const* from) { slot.part.write(*fields[i], from, where); }, where);
   }
-  static void send(StageMessages& messages, List<graph::Field*> const& fields, int to, int tag,
+  static void send(Slot& slot, StageMessages& messages, List<graph::Field*> const& fields, int to, int tag,
                    std::source_location where) {
     for (std::size_t i = 0; i < fields.size(); ++i)
-      messages.send(fields[i]->data(), fields[i]->bytes(), to, tag + 2 * static_cast<int>(i), where);
+      messages.send(slot.part.read(*fields[i], where), fields[i]->bytes(), to, tag + 2 * static_cast<int>(i), where);
   }
 
   double forward(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
-    if (!first(task.part)) waited_ns_ += activations_->take(memory_of(slot.inputs), where);
+    if (!first(task.part)) take(*activations_, slot, slot.inputs, where);
     waited_ns_ += slot.forward_sent.wait();  // what went from here before
     give(*slot.forward, task.micro_batch);
     run(*slot.forward, where);
     if (last(task.part)) return slot.forward->value("loss");
-    send(slot.forward_sent, slot.outputs, behind(), 0, where);
+    send(slot, slot.forward_sent, slot.outputs, behind(), 0, where);
     return 0;
   }
   void backward(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
-    if (!last(task.part)) waited_ns_ += gradients_->take(memory_of(slot.gradients), where);
+    if (!last(task.part)) take(*gradients_, slot, slot.gradients, where);
     waited_ns_ += slot.backward_sent.wait();
     if (!splits_backward(layout_.schedule)) {
       add_gradients(slot, task, give, where);
@@ -323,19 +346,20 @@ class StageRun {
       give(*slot.inputs_only, task.micro_batch);
       run(*slot.inputs_only, where);
     }
-    if (!first(task.part)) send(slot.backward_sent, slot.input_gradients, before(), 1, where);
+    if (!first(task.part)) send(slot, slot.backward_sent, slot.input_gradients, before(), 1, where);
   }
   /// The backward pass, or what is left of it.
   void add_gradients(Slot& slot, PipelineTask const& task, Give give, std::source_location where) {
-    graph::Executor& program = task.micro_batch == 0 ? *slot.first_backward : *slot.backward;
+    Ready& program = task.micro_batch == 0 ? *slot.first_backward : *slot.backward;
     give(program, task.micro_batch);
     run(program, where);
   }
-  void run(graph::Executor& program, std::source_location where) {
+  void run(Ready& program, std::source_location where) {
     program.run(where);
     for (std::size_t axis = 0; axis < waits_.size(); ++axis) waits_[axis] += program.waits()[axis];
   }
 
+  E& execution_;
   graph::State& state_;
   PipelineLayout layout_;
   DataParallel const& ranks_;

@@ -5,7 +5,9 @@
 
 #include <tutti/comm/port.hpp>
 #include <tutti/core/function_ref.hpp>
-#include <tutti/graph/executor.hpp>
+#include <tutti/core/list.hpp>
+#include <tutti/graph/program.hpp>
+#include <tutti/graph/state.hpp>
 #include <tutti/parallel/data_parallel.hpp>
 #include <tutti/parallel/pipeline.hpp>
 
@@ -13,6 +15,7 @@
 #include <deque>
 #include <memory>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 namespace tutti::parallel {
@@ -24,23 +27,22 @@ struct StageEvaluations {
 };
 
 /// The loss of a batch that every stage has, without a gradient: one forward pass, part after part.
+template <StageExecution E>
 class StageEvaluation {
  public:
   /// All of these outlive it, as those of StageRun.
-  StageEvaluation(exec::Context& context, StageEvaluations const& parts, ReferPart refer, PipelineLayout const& layout,
-                  DataParallel const& ranks, Shared<graph::Workspace> const& workspace)
+  StageEvaluation(E& execution, StageEvaluations const& parts, ReferPart refer, PipelineLayout const& layout,
+                  DataParallel const& ranks)
       : layout_(layout), port_(*ranks.pipeline), messages_(port_) {
     for (std::size_t part = 0; part < parts.graphs.size(); ++part) {
-      graph::State& own = own_.emplace_back();
-      refer(own, static_cast<int>(part));
-      own.add(parts.graphs[part]);
-      executors_.push_back(std::make_unique<graph::Executor>(
-          context, parts.programs[part], own,
-          graph::ExecutorOptions{.port = ranks.port.get(), .tensor = ranks.tensor.get(), .workspace = workspace}));
+      typename E::Part& own = own_.emplace_back(execution);
+      refer(own.state(), static_cast<int>(part));
+      own.state().add(parts.graphs[part]);
+      executors_.push_back(execution.ready(parts.programs[part], ranks, {false, false, true}, &own));
     }
   }
   /// `give` gives the program its inputs. Ranks: all stages, which get the same loss. Blocking.
-  double operator()(FunctionRef<void(graph::Executor&)> give, std::source_location where) {
+  double operator()(FunctionRef<void(typename E::Ready&)> give, std::source_location where) {
     double loss = 0;
     int const stages = layout_.stages;
     for (std::size_t i = 0; i < executors_.size(); ++i) {
@@ -57,22 +59,27 @@ class StageEvaluation {
   }
 
  private:
-  void pass(graph::State& own, bool comes, int rank, std::source_location where) {
+  void pass(typename E::Part& own, bool comes, int rank, std::source_location where) {
+    List<std::pair<graph::Field*, void*>> passed;
     for (std::size_t i = 0;; ++i) {
-      graph::Field* const field = own.find(pipeline_name(comes ? "input" : "output", i));
+      graph::Field* const field = own.state().find(pipeline_name(comes ? "input" : "output", i));
       if (field == nullptr) break;
+      void* const data = own.read(*field, where);
+      passed.push_back({field, data});
       int const tag = 2 * static_cast<int>(i);
-      if (comes) messages_.receive(field->data(), field->bytes(), rank, tag, where);
-      else messages_.send(field->data(), field->bytes(), rank, tag, where);
+      if (comes) messages_.receive(data, field->bytes(), rank, tag, where);
+      else messages_.send(data, field->bytes(), rank, tag, where);
     }
     messages_.wait();
+    for (auto const& [field, data] : passed)
+      if (comes) own.write(*field, data, where);
   }
 
   PipelineLayout layout_;
   comm::Port& port_;
-  std::deque<graph::State> own_;  // by part, where executors refer to it
+  std::deque<typename E::Part> own_;  // by part, where executors refer to it
   StageMessages messages_;
-  std::vector<std::unique_ptr<graph::Executor>> executors_;
+  std::vector<std::unique_ptr<typename E::Ready>> executors_;
 };
 
 }  // namespace tutti::parallel

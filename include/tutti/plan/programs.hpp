@@ -163,7 +163,7 @@ class Compilation {
     options_.gather_again = layout.zero == 3;
     if (options_.evaluation_batch == 0) options_.evaluation_batch = options_.batch;
     train::require_sound(options_, where);
-    if (!device) train::require_possible(options_, true, true, where);
+    if (!device) train::require_possible(options_, true, true, true, where);
     if (device && layout.zero >= 2 && layout.pipeline > 1)
       throw Error(ErrorKind::unavailable, "plan",
                   "stages of a pipeline that share out parameters are planned on processors alone. Use zero=1", where);

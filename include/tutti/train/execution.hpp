@@ -10,7 +10,9 @@
 #include <tutti/tensor/device.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <source_location>
 #include <span>
@@ -23,7 +25,7 @@ namespace tutti::train {
 struct ExecutionSettings {
   bool keeps_packed = false;  ///< products keep what they packed from the state
   bool profile = false;
-  bool updates = true;        ///< the last program of a step
+  bool updates = true;  ///< the last program of a step, or one that is run to its end before the next
 };
 
 /// One program that is ready to run: what `Executor::ready` gives.
@@ -42,7 +44,8 @@ concept ReadyProgram = requires(R& run, R const& seen, std::string_view name, do
 /// What a device does for training, `e` an `E`, made of what it runs in and the state, which it borrows:
 ///   E::Context, E::Program, E::Ready    what it runs in; a graph that was compiled; one that may run
 ///   E::target                           what graphs are compiled for
-///   E::asynchronous                     whether `step` returns before a run is done; then Ready has `finish`
+///   E::asynchronous                     whether `step` returns before a run is done; then Ready has `finish`,
+///                                       and `led_by_host`: whether `step` waits for its collectives
 ///   E::averages                         whether programs may cross the ranks along the axis of data
 ///   e.host()                            -> exec::Context&, threads of the host
 ///   e.compile(graph, options)           -> E::Program
@@ -50,6 +53,7 @@ concept ReadyProgram = requires(R& run, R const& seen, std::string_view name, do
 ///   e.prepare(programs, ranks)          takes the memory that these programs need. Ranks: all
 ///   e.prepared()
 ///   e.ready(program, ranks, settings)   -> std::unique_ptr<E::Ready>; after `prepare`
+///   E::pipelines                        whether a rank may be a stage of a pipeline; then E is a StageExecution too
 ///   e.share(port, wanted)               a node's ranks have one copy of these fields from now on, where they can
 ///   e.begin_step()                      what was packed of the state before is out of date
 ///   e.step(ready, where)                runs a program, or begins to
@@ -68,6 +72,7 @@ concept Executor = std::constructible_from<E, typename E::Context&, graph::State
                      { E::target } -> std::convertible_to<graph::Target>;
                      { E::asynchronous } -> std::convertible_to<bool>;
                      { E::averages } -> std::convertible_to<bool>;
+                     { E::pipelines } -> std::convertible_to<bool>;
                      { e.host() } -> std::same_as<exec::Context&>;
                      { e.compile(graph, options) } -> std::same_as<typename E::Program>;
                      e.require_runnable();
@@ -92,7 +97,21 @@ class Execution<Cpu> {
   using Program = graph::Program;
   using Ready = graph::Executor;
   static constexpr graph::Target target = graph::Target::cpu;
-  static constexpr bool asynchronous = false, averages = true;
+  static constexpr bool asynchronous = false, averages = true, pipelines = true;
+
+  /// See parallel::StageExecution.
+  class Part {
+   public:
+    explicit Part(Execution&) {}
+    graph::State& state() noexcept { return state_; }
+    static void* read(graph::Field& field, std::source_location) { return field.data(); }
+    static void write(graph::Field& field, void const* from, std::source_location) {
+      if (from != field.data()) std::memcpy(field.data(), from, static_cast<std::size_t>(field.bytes()));
+    }
+
+   private:
+    graph::State state_;
+  };
 
   Execution(Context& context, graph::State& state) : context_(context), state_(state) {}
 
@@ -112,11 +131,13 @@ class Execution<Cpu> {
     workspace_ = graph::Workspace::of(programs, ranks.tensor ? ranks.tensor.get() : ranks.port.get());
   }
   std::unique_ptr<Ready> ready(Program const& program, parallel::DataParallel const& ranks,
-                               ExecutionSettings const& settings) {
-    return std::make_unique<Ready>(context_, program, state_,
+                               ExecutionSettings const& settings, Part* part = nullptr) {
+    return std::make_unique<Ready>(context_, program, part != nullptr ? part->state() : state_,
                                    graph::ExecutorOptions{.port = ranks.port.get(),
                                                           .tensor = ranks.tensor.get(),
+                                                          .pipeline = ranks.pipeline.get(),
                                                           .node = (ranks.sharded ? ranks.port : ranks.node).get(),
+                                                          .beside = part != nullptr ? ranks.pipeline.get() : nullptr,
                                                           .workspace = workspace_,
                                                           .packed = settings.keeps_packed ? &packed_ : nullptr,
                                                           .profile = settings.profile});
@@ -127,6 +148,10 @@ class Execution<Cpu> {
   }
   void begin_step() { packed_.expire(); }
   static void step(Ready& ready, std::source_location where) { ready.run(where); }
+  static void* read(graph::Field& field, std::source_location where) { return Part::read(field, where); }
+  static void write(graph::Field& field, void const* from, std::source_location where) {
+    Part::write(field, from, where);
+  }
   void state() noexcept {}
 
  private:

@@ -34,7 +34,7 @@ void check_layout(AnyOptions const& o, Refuse&& refuse) {
   if (o.pipeline_parallel > 1) {
     std::string const ranks = std::to_string(o.pipeline_parallel);
     auto const refuse_stages = [&](std::string const& what) { refuse("pipeline-parallel", ranks, what); };
-    if (o.device != DeviceName::cpu) refuse_stages("is for --device cpu alone. Leave it out, or train on processors");
+    if (o.device == DeviceName::iree) refuse_stages("is for --device cpu and cuda. Leave it out");
     if (o.algorithm != AlgorithmName::ddp)
       refuse_stages("is for --algorithm ddp, which averages gradients every step. Leave out one");
     if (o.keep_packed) refuse_stages("keeps no packed weights. Leave out --keep-packed");

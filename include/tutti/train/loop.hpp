@@ -253,7 +253,7 @@ class Run {
     under_way_ = UnderWay{step, rate};
     bool const validates = due(o().validate_every), samples = due(o().sample_every), saves = due(o().checkpoint_every);
     bool const waits = std::visit([](auto& algorithm) { return algorithm.waits; }, algorithm_);
-    bool const late = Execution<Device>::asynchronous && !waits && stop_ == 0 && step + 1 < setup_.steps;
+    bool const late = step_.asynchronous() && !waits && stop_ == 0 && step + 1 < setup_.steps;
     if (late && !validates && !samples && !saves) return;
     tell();
     if (!diverged_.empty()) return;

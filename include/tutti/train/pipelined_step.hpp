@@ -7,7 +7,6 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/function_ref.hpp>
 #include <tutti/core/list.hpp>
-#include <tutti/core/shared.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/optim/minimise.hpp>
 #include <tutti/parallel/data_parallel.hpp>
@@ -31,11 +30,14 @@
 
 namespace tutti::train {
 
-/// A stage's part of a TrainStep, made from the graph of the loss alone.
+/// A stage's part of a TrainStep, made from the graph of the loss alone. What others see of the state, and write, is
+/// the one in memory of the host: Execution::state.
 /// Ranks  where a function says so all stages of the pipeline, in the same order
+template <parallel::StageExecution E>
 class PipelinedStep {
  public:
-  using Give = parallel::StageRun::Give;
+  using Run = parallel::StageRun<E>;
+  using Give = typename Run::Give;
 
   /// `model` is a micro-batch's loss, `evaluated` that of an evaluation; `state` gets the fields of this stage and
   /// outlives this. Errors: those of PipelineCut and of minimise; configuration, for a stage that there is not.
@@ -104,30 +106,21 @@ class PipelinedStep {
   void plan() {
     if (planned_) return;
     programs_ = model_.compile(layout_.stage, ranks_.port ? ranks_.port->size() : 1,
-                               parallel::division_of(ranks_, false));
+                               parallel::division_of(ranks_, false), E::target);
     planned_ = true;
   }
   /// Takes the memory of programs. Errors: invalid_argument, unless connected.
-  void prepare(exec::Context& context, std::source_location where) {
+  void prepare(E& execution, std::source_location where) {
     if (run_) return;
     require_connected(where);
     plan();
-    std::vector<graph::Program const*> const all = programs_.all();
-    comm::Port* const tensor = ranks_.tensor.get();
-    workspace_ = graph::Workspace::of(all, tensor != nullptr ? tensor : ranks_.port.get());
-    update_ = std::make_unique<graph::Executor>(
-        context, programs_.update, state_,
-        graph::ExecutorOptions{.port = ranks_.port.get(),
-                               .tensor = tensor,
-                               .pipeline = ranks_.pipeline.get(),
-                               .node = ranks_.sharded ? ranks_.port.get() : nullptr,
-                               .workspace = workspace_,
-                               .profile = options_.profile});
+    execution.prepare(programs_.all(), ranks_);
+    update_ = execution.ready(programs_.update, ranks_, {false, options_.profile, true});
     auto const refer = [this](graph::State& to, int mine) { refer_part(to, mine); };
-    evaluation_ = std::make_unique<parallel::StageEvaluation>(context, programs_.evaluations, refer, layout_, ranks_,
-                                                              workspace_);
-    run_ = std::make_unique<parallel::StageRun>(context, state_, programs_.parts, refer, layout_, options_.micro_steps,
-                                                ranks_, workspace_, options_.profile);
+    evaluation_ =
+        std::make_unique<parallel::StageEvaluation<E>>(execution, programs_.evaluations, refer, layout_, ranks_);
+    run_ = std::make_unique<Run>(execution, state_, programs_.parts, refer, layout_, options_.micro_steps, ranks_,
+                                 options_.profile);
   }
   bool planned() const noexcept { return planned_; }
   /// Fields that the ranks of the data axis can share out, each updating its part; and the program that does.
@@ -144,7 +137,7 @@ class PipelinedStep {
   std::vector<ProfiledPass> profiles() {
     measured_ = run_->profiles();
     std::vector<ProfiledPass> all{{1, &update_->profile(), concat("stage ", layout_.stage, ", update")}};
-    for (parallel::StageRun::Measured const& one : measured_)
+    for (parallel::MeasuredProgram const& one : measured_)
       all.push_back({one.runs, &one.profile,
                      concat("stage ", layout_.stage, ", ",
                             layout_.virtual_stages > 1 ? concat("part ", one.part, ", ") : std::string(), one.what)});
@@ -174,7 +167,7 @@ class PipelinedStep {
     result.add(update_->waits());
     return result;
   }
-  double evaluate(FunctionRef<void(graph::Executor&)> give, std::source_location where) {
+  double evaluate(FunctionRef<void(typename E::Ready&)> give, std::source_location where) {
     return (*evaluation_)(give, where);
   }
 
@@ -222,7 +215,6 @@ class PipelinedStep {
   }
   void release() {
     run_.reset(), evaluation_.reset(), update_.reset();
-    workspace_ = nullptr;
     planned_ = false;
   }
 
@@ -236,11 +228,10 @@ class PipelinedStep {
   parallel::DataParallel ranks_;  // before what uses them
   bool planned_ = false;
   CompiledStage programs_;
-  Shared<graph::Workspace> workspace_;
-  std::unique_ptr<graph::Executor> update_;
-  std::unique_ptr<parallel::StageEvaluation> evaluation_;
-  std::unique_ptr<parallel::StageRun> run_;
-  std::vector<parallel::StageRun::Measured> measured_;
+  std::unique_ptr<typename E::Ready> update_;
+  std::unique_ptr<parallel::StageEvaluation<E>> evaluation_;
+  std::unique_ptr<Run> run_;
+  std::vector<parallel::MeasuredProgram> measured_;
 };
 
 }  // namespace tutti::train

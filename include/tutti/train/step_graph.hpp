@@ -28,8 +28,8 @@
 namespace tutti::train {
 
 /// Errors: unavailable, for what programs cannot do on this device, or not together. `crosses`: whether they may cross
-/// ranks.
-inline void require_possible(TrainStepOptions const& options, bool on_processors, bool crosses,
+/// ranks; `pipelines`: whether ranks may be stages.
+inline void require_possible(TrainStepOptions const& options, bool on_processors, bool crosses, bool pipelines,
                              std::source_location where) {
   auto const refuse = [&](char const* why) { throw Error(ErrorKind::unavailable, "TrainStep", why, where); };
   if (options.sequence_parallel && options.tensor == 1)
@@ -50,7 +50,7 @@ inline void require_possible(TrainStepOptions const& options, bool on_processors
   if (!options.offload_optimizer.empty() && !on_processors)
     refuse("a device keeps the optimizer's state in its own memory. Leave out TrainStepOptions::offload_optimizer");
   if (options.pipeline.stages == 1) return;
-  if (!on_processors) refuse("pipelines are not there for programs on devices. Use one stage");
+  if (!pipelines) refuse("programs on this device are no stages of pipelines. Use one stage");
   if (options.keep_packed) refuse("stages of a pipeline keep no packed weights. Leave out keep_packed");
 }
 

@@ -30,6 +30,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -74,7 +75,8 @@ class TrainStep {
     graph::Graph const evaluated = loss_graph<Loss>(config_, options_, true, where);
     require_sound_updates(model, where);
     parts_ = parts_of(config_, model, options_, where);
-    require_possible(options, Execution<Device>::target == graph::Target::cpu, Execution<Device>::averages, where);
+    require_possible(options, Execution<Device>::target == graph::Target::cpu, Execution<Device>::averages,
+                     Execution<Device>::pipelines, where);
     if (options.pipeline.stages != 1) {
       auto const part = [&](graph::Graph const& whole) { return part_graph(whole, options, parts_); };
       options_.pipeline = parallel::balanced(options.pipeline, part(evaluated));
@@ -211,7 +213,7 @@ class TrainStep {
              std::source_location where = std::source_location::current()) {
     auto const weights = begin(batch, false, where);
     StepResult result;
-    auto const feed = [&](graph::Executor& run, std::int64_t micro) { give(run, batch, micro, weights, where); };
+    auto const feed = [&](auto& run, std::int64_t micro) { give(run, batch, micro, weights, where); };
     if (pipeline_) result = pipeline_->step(feed, learning_rate, updates_ + 1, where);
     for (std::int64_t micro = 0; micro < options_.micro_steps && !pipeline_; ++micro) {
       Ready& run = programs_[micro];
@@ -224,17 +226,16 @@ class TrainStep {
     if constexpr (!Execution<Device>::asynchronous) read(result);
     pending_.push_back(result);
   }
+  /// Whether `start` returns before a step is over. Not where the host takes part in its collectives, or is a stage.
+  bool asynchronous() const;
   /// The result of the oldest step under way. Errors: those of that step; invalid_argument where there is none.
   StepResult finish() {
     if (pending_.empty())
       throw Error(ErrorKind::invalid_argument, "TrainStep", "no step is under way. Start one first");
     StepResult result = pending_[0];
     pending_.erase(pending_.begin());
-    if constexpr (Execution<Device>::asynchronous) {
-      programs_.last().finish();
-      result.add(programs_.last().waits());
-      read(result);
-    }
+    if constexpr (Execution<Device>::asynchronous)
+      if (!pipeline_) programs_.last().finish(), result.add(programs_.last().waits()), read(result);
     return result;
   }
 
@@ -301,6 +302,7 @@ class TrainStep {
 
  private:
   using Ready = typename Execution<Device>::Ready;
+  using Stage = PipelinedStep<std::conditional_t<Execution<Device>::pipelines, Execution<Device>, Execution<Cpu>>>;
 
   /// Before programs of a step run, or those that measure; gives the weights of its micro-steps.
   List<double> begin(InputBatch const& batch, bool measures, std::source_location where) {
@@ -316,13 +318,7 @@ class TrainStep {
     return target_weights(batch, options_, parallel_.port, where);
   }
   /// `together`: all ranks are here. Replicas that start apart would stay so, and every loss be the same.
-  void require_begun(std::source_location where, bool together = false) {
-    if (!begun_) state_.require_initialised("TrainStep", [](graph::Field const&) { return true; }, where);
-    begun_ = true;
-    if (!together || compared_) return;
-    compared_ = true;
-    require_equal("at the first step", where);
-  }
+  void require_begun(std::source_location where, bool together = false);
   /// A micro-step's part of a batch, and its factor where there is one.
   template <class Run>
   void give(Run& run, InputBatch const& batch, std::int64_t micro, List<double> const& weights,
@@ -366,7 +362,8 @@ class TrainStep {
   }
   void prepare() {
     compile();
-    if (pipeline_) return pipeline_->prepare(execution_.host(), std::source_location::current());
+    if constexpr (Execution<Device>::pipelines)
+      if (pipeline_) return pipeline_->prepare(execution_, std::source_location::current());
     if (execution_.prepared()) return;
     execution_.prepare(planned(), parallel_);
     programs_.prepare(execution_, parallel_, keeps_packed(), options_.profile);
@@ -387,8 +384,8 @@ class TrainStep {
   bool begun_ = false;     // a step or an evaluation has found initialised parameters
   bool compared_ = false;  // with those of the other ranks, since they were connected
   parallel::DataParallel parallel_;  // before what uses its memory
-  std::optional<PipelinedStep> pipeline_;  // where this rank is a stage: in the place of the programs below
   Execution<Device> execution_;
+  std::optional<Stage> pipeline_;  // where this rank is a stage: in the place of the programs below
   StepPrograms<Device> programs_, measures_;
   std::vector<StepResult> pending_;  // of steps under way, the oldest first
 };

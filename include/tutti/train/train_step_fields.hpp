@@ -16,6 +16,23 @@
 namespace tutti::train {
 
 template <class Loss, class Device>
+bool TrainStep<Loss, Device>::asynchronous() const {
+  if constexpr (Execution<Device>::asynchronous) return !pipeline_ && !programs_.last().led_by_host();
+  else return false;
+}
+
+template <class Loss, class Device>
+void TrainStep<Loss, Device>::require_begun(std::source_location where, bool together) {
+  if (!begun_)
+    state_.require_initialised(
+        "TrainStep", [](graph::Field const&) { return true; }, where);
+  begun_ = true;
+  if (!together || compared_) return;
+  compared_ = true;
+  require_equal("at the first step", where);
+}
+
+template <class Loss, class Device>
 template <class F>
 void TrainStep<Loss, Device>::fill(F&& f, std::source_location where) {
   execution_.state();
@@ -63,12 +80,13 @@ template <class F>
 void TrainStep<Loss, Device>::show(bool wanted, F&& f, std::source_location where) {
   auto const look = [&](graph::State& part) { show_whole(part, parts_, parallel_, wanted, f, where); };
   if (!in_parts()) return look(state());
+  execution_.state();
   if (parallel_.sharded) {
     bool const whole = !pipeline_ && parts_.empty() ? wanted : parallel_.port->rank() == 0;
     sections_.gather(*parallel_.port, state_, whole, where);
   }
   if (pipeline_) pipeline_->show(wanted, look, where);
-  else look(state());
+  else look(state_);
   sections_.clear_others(state_);
 }
 
@@ -120,7 +138,8 @@ void TrainStep<Loss, Device>::each_run(graph::Field const& whole, F&& f) {
 template <class Loss, class Device>
 template <class F>
 void TrainStep<Loss, Device>::own_fields(bool writes, F&& f, std::source_location where) {
-  if (!pipeline_) f(state());
+  execution_.state();
+  if (!pipeline_) f(state_);
   else if (writes) pipeline_->fill(f, StageFields::own);
   else pipeline_->show(parallel_.pipeline->rank() == 0, f, where, StageFields::own);
 }

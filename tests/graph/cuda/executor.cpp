@@ -390,3 +390,41 @@ TEST_CASE("a field's copy in bfloat16 follows what writes the field: the host, a
     CHECK(state["p"].data()[255] == base + 5);
   }
 }
+
+TEST_CASE("programs of a part of a state read and write the whole's memory, and have fields of their own beside it") {
+  State whole;
+  Field* const w = whole.add("w", DType::float32, Shape{4, 64});
+  for (std::int64_t i = 0; i < 256; ++i) w->view<float>().data()[i] = static_cast<float>(i);
+  whole.add("other", DType::float32, Shape{3});
+  State part;
+  part.refer("w", DType::float32, Shape{2, 64}, w->view<float>().data() + 128);
+  part.add("own", DType::float32, Shape{3});
+  graph::cuda::DeviceState device(cuda_context().stream(), whole), of_part(part, device);
+  CHECK(of_part.data("w") == device.data("w") + 512);
+  CHECK(&of_part.twin("w") == &device.twin("w"));
+  static_cast<void>(of_part.copied_twin("w"));
+  CHECK(of_part.copied("w") == device.copied("w") + 256);
+  of_part.to_device();  // what the host wrote into the whole
+  CHECK(static_cast<float const*>(device.read("w"))[200] == 200);
+
+  auto const* own = static_cast<float const*>(of_part.read("own"));
+  CHECK((own[0] == 0 && own[1] == 0 && own[2] == 0));
+  float const given[]{1, 2, 3};
+  of_part.write("own", given);
+  own = static_cast<float const*>(of_part.read("own"));
+  CHECK((own[0] == 1 && own[2] == 3));
+
+  // Added in the part, seen in the whole by the host and in its copy.
+  Builder builder;
+  Var const p = builder.state("w", Shape{2, 64});
+  builder.update(p, p + 1.0);
+  Program const adds = compiled(builder.graph());
+  graph::cuda::Executor executor(cuda_blas(), adds, of_part);
+  device.twin("w").copy_is_old = false;
+  executor.run();
+  CHECK(device.twin("w").copy_is_old);
+  device.to_host();
+  CHECK(w->view<float>().data()[127] == 127);
+  CHECK(w->view<float>().data()[128] == 129);
+  CHECK(w->view<float>().data()[255] == 256);
+}

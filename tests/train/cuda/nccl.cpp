@@ -28,18 +28,26 @@ nn::Gpt2Config const& config = test::small_gpt2;
 struct Outcome {
   std::vector<float> losses;
   std::vector<double> exposed_ms, tensor_ms;
+  double validation = 0;
   std::uint64_t hash = 0;
+};
+
+struct Wish {
+  nn::Gpt2Config model = config;
+  DType compute = DType::float32;
+  parallel::PipelineSchedule schedule = parallel::PipelineSchedule::one_forward_one_backward;
+  int virtual_stages = 1, zero = 0;
 };
 
 /// A rank's training on its share of 4 sequences.
 class Run {
  public:
-  Run(int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1)
+  Run(int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1, Wish const& wish = {})
       : rank_(ranks.port->rank()),
         share_(4 / ranks.port->size()),
         context_(device),
         blas_(context_, {.workspace = std::size_t{1} << 16}),
-        step_(blas_, config, {}, options(share_, micro_steps, ranks.tensor ? ranks.tensor->size() : 1)) {
+        step_(blas_, wish.model, {}, options(share_, micro_steps, ranks, wish)) {
     step_.connect(ranks);
     step_.initialise(42);
   }
@@ -54,18 +62,26 @@ class Run {
     outcome_.tensor_ms.push_back(result.exposed_axis_ms[1]);
   }
   Outcome outcome() {
+    test::Rows const held_out(100, 0, 4);
+    outcome_.validation = step_.evaluate(held_out.at(100));
     outcome_.hash = parallel::hash(step_.state());
     return outcome_;
   }
 
  private:
-  static TrainStepOptions options(std::int64_t share, std::int64_t micro_steps, int tensor) {
+  static TrainStepOptions options(std::int64_t share, std::int64_t micro_steps, parallel::DataParallel const& ranks,
+                                  Wish const& wish) {
     TrainStepOptions options;
+    options.evaluation_batch = 4;
+    options.compute = wish.compute;
+    if (ranks.pipeline)
+      options.pipeline = {ranks.pipeline->size(), ranks.pipeline->rank(), wish.schedule, wish.virtual_stages};
+    if (wish.zero > 1) options.state_ranks = ranks.port->size();
     options.batch = share / micro_steps;
     options.sequence = 8;
     options.micro_steps = micro_steps;
     options.clip = 0.5;
-    options.tensor = tensor;
+    options.tensor = ranks.tensor ? ranks.tensor->size() : 1;
     return options;
   }
 
@@ -76,8 +92,8 @@ class Run {
   Outcome outcome_;
 };
 /// 4 steps.
-Outcome trained(int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1) {
-  Run run(device, ranks, micro_steps);
+Outcome trained(int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1, Wish const& wish = {}) {
+  Run run(device, ranks, micro_steps, wish);
   for (std::int64_t i = 0; i < 4; ++i) {
     run.start(i);
     run.finish();
@@ -147,6 +163,68 @@ TEST_CASE("devices with a part of a model each train as one does, by NCCL and th
         CHECK(by_nccl[at].tensor_ms[i] > 0);
         CHECK(by_host[at].tensor_ms[i] > 0);
       }
+    }
+  }
+}
+
+TEST_CASE("devices that are stages of a pipeline train as one does, whatever the schedule and the axes beside it") {
+  using parallel::PipelineSchedule;
+  nn::Gpt2Config four = config;
+  four.layers = 4;
+  nn::Gpt2Config dropped = config;
+  dropped.dropout = 0.2;
+  struct Case {
+    char const* what;
+    parallel::MeshSizes sizes;
+    std::int64_t micro_steps;
+    Wish wish;
+  };
+  Case const cases[]{{"one after the other", {.pipeline = 2}, 2, {}},
+                     {"two parts each",
+                      {.pipeline = 2},
+                      4,
+                      {.model = four, .schedule = PipelineSchedule::interleaved, .virtual_stages = 2}},
+                     {"backward passes in halves", {.pipeline = 2}, 4, {.schedule = PipelineSchedule::zero_bubble}},
+                     {"in bfloat16, with dropout", {.pipeline = 2}, 2, {.model = dropped, .compute = DType::bfloat16}},
+                     {"data 2", {.data = 2, .pipeline = 2}, 2, {}},
+                     {"data 2 with parts of the state", {.data = 2, .pipeline = 2}, 2, {.zero = 2}},
+                     {"tensor 2", {.tensor = 2, .pipeline = 2}, 2, {}}};
+  for (Case const& one : cases) {
+    int const ranks = one.sizes.data * one.sizes.tensor * one.sizes.pipeline;
+    if (ranks > test::most_ranks()) break;
+    INFO(one.what);
+    Outcome whole;
+    test::run_on_devices(1, [&](auto& comm) {
+      Wish alone = one.wish;
+      alone.zero = 0;
+      whole = trained(comm.backend().accelerator().index(), parallel::data_parallel(comm),
+                      one.micro_steps * one.sizes.data, alone);
+    });
+    std::vector<Outcome> by_nccl(static_cast<std::size_t>(ranks)), again = by_nccl, by_host = by_nccl;
+    test::run_on_devices(ranks, [&](auto& comm) {
+      auto const at = static_cast<std::size_t>(comm.rank());
+      parallel::DataParallel mesh = parallel::mesh(comm, one.sizes, parallel::Replicas::per_rank);
+      CHECK(static_cast<bool>(mesh.device) == (one.sizes.data > 1));
+      int const device = comm.backend().accelerator().index();
+      by_nccl[at] = trained(device, mesh, one.micro_steps, one.wish);
+      if (ranks == 2) return;  // where nothing is NCCL's
+      again[at] = trained(device, mesh, one.micro_steps, one.wish);
+      mesh.device = mesh.tensor_device = nullptr;
+      by_host[at] = trained(device, mesh, one.micro_steps, one.wish);
+    });
+    test::check_clean();
+    if (ranks == 2) again = by_host = by_nccl;
+    double const bound = one.wish.compute == DType::float32 ? 1e-5 : 2e-3;
+    for (std::size_t at = 0; at < by_nccl.size(); ++at) {
+      CHECK(by_nccl[at].losses == by_nccl[0].losses);
+      CHECK(by_nccl[at].losses == again[at].losses);
+      CHECK(by_nccl[at].hash == again[at].hash);
+      for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(by_nccl[at].losses[i] == Approx(whole.losses[i]).epsilon(bound));
+        CHECK(by_host[at].losses[i] == Approx(whole.losses[i]).epsilon(bound));
+        CHECK(by_nccl[at].exposed_ms[i] > 0);
+      }
+      CHECK(by_nccl[at].validation == Approx(whole.validation).epsilon(bound));
     }
   }
 }

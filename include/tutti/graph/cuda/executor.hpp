@@ -47,6 +47,7 @@ struct ExecutorOptions {
   comm::Port* port = nullptr;     ///< of the data axis; null: one rank along it. Outlives the executor
   comm::Port* tensor = nullptr;   ///< likewise of the tensor axis
   Reach reach = Reach::host;      ///< of both
+  comm::Port* pipeline = nullptr;  ///< likewise of the pipeline axis, which takes memory of the host
   Shared<Workspace> workspace{};  ///< null: one of its own
   /// Whether a run that ends tells of mistakes and clears the word: of several programs that make one step the last.
   bool forgets_mistakes = true;
@@ -72,7 +73,7 @@ class Executor : public Ports {
         program_(program),
         state_(state),
         options_(std::move(options)),
-        ports_{options_.port, options_.tensor} {
+        ports_{options_.port, options_.tensor, options_.pipeline} {
     StepList const& list = program.list;
     for (comm::Port*& port : ports_)
       if (port != nullptr && port->size() == 1) port = nullptr;
@@ -84,17 +85,18 @@ class Executor : public Ports {
                   "the program was compiled for processors. Set CompileOptions::target");
     if (!options_.workspace) {
       Program const* const one[] = {&program};
-      options_.workspace = Workspace::of(stream(), one, reaches_device() ? any_port() : nullptr);
+      options_.workspace = Workspace::of(stream(), one, device_port());
     }
     if (static_cast<std::int64_t>(options_.workspace->arena.bytes()) < program.plan.arena_bytes ||
         options_.workspace->communicator_bytes() < program.plan.communicator_bytes)
       throw Error(ErrorKind::invalid_argument, "graph::cuda::Executor",
                   "the workspace is smaller than the program's plan. Make it with Workspace::of");
     for (Step const& step : list.steps)
-      if (step.mesh_axis > MeshAxis::tensor || step.kind == StepKind::all_to_all || step.kind == StepKind::send_receive)
+      if (step.mesh_axis > MeshAxis::pipeline || step.kind == StepKind::all_to_all ||
+          step.kind == StepKind::send_receive)
         throw Error(ErrorKind::unavailable, "graph::cuda::Executor",
-                    "the program crosses ranks along another axis than those of data and tensor, or by all_to_all or "
-                    "send_receive, for which devices have no port. Run it on processors",
+                    "the program crosses ranks along another axis than those of data, tensor and pipeline, or by "
+                    "all_to_all or send_receive, for which devices have no port. Run it on processors",
                     where);
     for (Step const& step : list.steps)
       if (step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier || step.scatter)
@@ -116,7 +118,7 @@ class Executor : public Ports {
     }
     for (Entry const& entry : list.copies) {
       DeviceState::Twin& twin = state.copied_twin(entry.name);
-      roots_[lowering::at(entry.buffer)] = static_cast<std::byte*>(twin.copy.data());
+      roots_[lowering::at(entry.buffer)] = state.copied(entry.name);
       copied_.push_back(&twin);
     }
     find_writes();
@@ -148,6 +150,8 @@ class Executor : public Ports {
   }
 
   Program const& program() const noexcept { return program_; }
+  /// Whether the host starts its collectives, and `start` therefore waits for them.
+  bool led_by_host() const noexcept { return led_by_host_; }
 
   /// One run. Inputs keep their values between runs; each must have been set once.
   /// Ranks      all ranks run the same program in the same order.
@@ -264,8 +268,14 @@ class Executor : public Ports {
   /// Of the ranks along an axis; null: one.
   comm::Port* port_of(Step const& step) const noexcept { return ports_[static_cast<std::size_t>(step.mesh_axis)]; }
   comm::Port* data_port() const noexcept { return ports_[static_cast<std::size_t>(MeshAxis::data)]; }
-  comm::Port* any_port() const noexcept { return data_port() != nullptr ? data_port() : ports_[1]; }  // tensor
-  bool reaches_device() const noexcept { return any_port() != nullptr && options_.reach == Reach::device; }
+  /// The one whose memory the device reaches, and which it may reach.
+  comm::Port* device_port() const noexcept {
+    if (options_.reach == Reach::host) return nullptr;
+    return data_port() != nullptr ? data_port() : ports_[static_cast<std::size_t>(MeshAxis::tensor)];
+  }
+  bool reaches_device(Step const& step) const noexcept {
+    return options_.reach == Reach::device && step.mesh_axis != MeshAxis::pipeline;
+  }
 
   std::byte* pointer(Ref const& ref) const {
     if (!ref) return nullptr;
@@ -278,19 +288,7 @@ class Executor : public Ports {
   }
 
   /// Fields that the program writes: of those that it leaves a copy of behind, the copy is old afterwards.
-  void find_writes() {
-    StepList const& list = program_.list;
-    for (Step const& step : list.steps)
-      for (std::size_t i = 0; i < step.writes.size(); ++i) {
-        if (!step.writes[i]) continue;
-        Buffer const& root = list[list.home(step.writes[i].buffer).root];
-        if (root.pool != Pool::state || step.writes[i].dtype == DType::bfloat16) continue;
-        writes_state_ = true;
-        std::size_t const copy = 3 * (step.reads.size() / 4 - 1) + i / 3;  // of AdamW's p, m, v
-        if (step.kind == StepKind::adamw && i % 3 == 0 && copy < step.writes.size() && step.writes[copy]) continue;
-        left_.push_back(&state_.twin(list.fields[lowering::at(root.entry)].name));
-      }
-  }
+  void find_writes();
   void renew_copy(DeviceState::Twin& twin) {
     if (!std::exchange(twin.copy_is_old, false)) return;
     auto const count = static_cast<std::int64_t>(twin.copy.bytes() / sizeof(bfloat16));
@@ -388,7 +386,7 @@ class Executor : public Ports {
   std::uint64_t started_ = 0, finished_ = 0, enqueued_ = 0;
   std::optional<std::uint64_t> captured_with_;  // the version of working memory
   std::size_t next_wait_ = 0;  // of the run that is being started
-  bool writes_state_ = false;
+  bool writes_state_ = false, led_by_host_ = false;
   std::int64_t runs_ = 0;
   AxisWaits waits_{};
 };

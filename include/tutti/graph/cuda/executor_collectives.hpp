@@ -51,7 +51,7 @@ inline void Executor::send(std::size_t s, std::source_location where) {
   Step const& step = program_.list.steps[s];
   tutti::cuda::Event& event = events_[lowering::at(step.slot)];
   event.record(stream(), where);
-  if (!reaches_device()) {
+  if (!reaches_device(step)) {
     copies_.wait_for(event, where);
     tutti::cuda::copy_to_host(copies_, staged(step), pointer(step.reads[0]), sent_bytes(step), where);
     event.record(copies_, where);
@@ -63,7 +63,7 @@ inline void Executor::send(std::size_t s, std::source_location where) {
 inline void Executor::begin_next() {
   Flight& flight = flights_[sent_[begun_++]];
   Step const& step = program_.list.steps[flight.step];
-  void* const data = reaches_device() ? pointer(step.reads[0]) : staged(step);
+  void* const data = reaches_device(step) ? pointer(step.reads[0]) : staged(step);
   flight.ticket =
       flight.port->start_all_reduce(data, sent_elements(step), step.reads[0].dtype,
                                     static_cast<comm::PortOp>(step.operation), std::source_location::current());
@@ -97,7 +97,7 @@ inline void Executor::await(Step const& step, std::source_location where) {
   while (flight.started && !stream().idle(where)) progress();
   if (flight.started) flight.port->wait(flight.ticket);
   flight.started = false;
-  if (!reaches_device())
+  if (!reaches_device(begun))
     tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
   wait.end.record(stream(), where);
 }
@@ -111,7 +111,8 @@ inline void Executor::collective(Step const& step, std::source_location where) {
   begin_all(where);  // every rank starts them before this one
   Wait const& wait = next_wait();
   wait.begin.record(stream(), where);
-  if (!reaches_device()) {
+  bool const reaches = reaches_device(step);
+  if (!reaches) {
     from = staging_.data();
     to = staging_.data() + staging_bytes_;
     tutti::cuda::copy_to_host(stream(), from, pointer(x), in, where);
@@ -119,7 +120,7 @@ inline void Executor::collective(Step const& step, std::source_location where) {
   stream().wait(where);
   comm::Port::Ticket ticket = 0;
   if (step.kind == StepKind::broadcast) {
-    if (reaches_device()) {
+    if (reaches) {
       tutti::cuda::copy_on_device(stream(), to, from, in, where);
       stream().wait(where);
     } else std::memcpy(to, from, in);
@@ -131,7 +132,7 @@ inline void Executor::collective(Step const& step, std::source_location where) {
         port.start_reduce_scatter(from, to, y.shape.size(), y.dtype, static_cast<comm::PortOp>(step.operation), where);
   }
   port.wait(ticket);
-  if (!reaches_device()) {
+  if (!reaches) {
     tutti::cuda::copy_to_device(stream(), pointer(y), to, out, where);
     stream().wait(where);  // the next collective has the same place
   }

@@ -48,6 +48,20 @@ inline std::size_t joined_steps(StepList const& list, std::size_t s) {
 
 }  // namespace detail
 
+inline void Executor::find_writes() {
+  StepList const& list = program_.list;
+  for (Step const& step : list.steps)
+    for (std::size_t i = 0; i < step.writes.size(); ++i) {
+      if (!step.writes[i]) continue;
+      Buffer const& root = list[list.home(step.writes[i].buffer).root];
+      if (root.pool != Pool::state || step.writes[i].dtype == DType::bfloat16) continue;
+      writes_state_ = true;
+      std::size_t const copy = 3 * (step.reads.size() / 4 - 1) + i / 3;  // of AdamW's p, m, v
+      if (step.kind == StepKind::adamw && i % 3 == 0 && copy < step.writes.size() && step.writes[copy]) continue;
+      left_.push_back(&state_.twin(list.fields[lowering::at(root.entry)].name));
+    }
+}
+
 inline void Executor::bind_steps() {
   StepList const& list = program_.list;
   std::int32_t slots = 0;
@@ -90,11 +104,12 @@ inline void Executor::bind_steps() {
   flights_.assign(lowering::at(slots), {});
   find_queue();
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    led_by_host_ |= is_of_host(s);
     bool const begins = stretches_.empty() || is_of_host(s) || is_of_host(s - 1);
     if (begins) stretches_.push_back({s, s, {}});
     stretches_.back().last = s + 1;
   }
-  if (any_port() == nullptr) return;
+  if (std::none_of(ports_.begin(), ports_.end(), [](comm::Port const* port) { return port != nullptr; })) return;
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
     if (calls_[s] || list.steps[s].kind == StepKind::all_reduce_start) continue;
     for (Slot& slot : slots_) {
@@ -108,14 +123,16 @@ inline void Executor::bind_steps() {
     events->resize(flights_.size() + 1);  // the last one's are those of collectives that are no buckets
     for (tutti::cuda::Event& event : *events) event = tutti::cuda::Event(stream().device());
   }
-  if (reaches_device()) return;
+  bool passes_host = false;
+  for (std::size_t s = 0; s < list.steps.size(); ++s) passes_host |= !calls_[s] && !reaches_device(list.steps[s]);
+  if (!passes_host) return;
   copies_ = tutti::cuda::Stream(stream().device(), tutti::cuda::Stream::Priority::high);
   staged_ = tutti::cuda::PinnedMemory(static_cast<std::size_t>(std::max<std::int64_t>(staged, 1)));
   staging_ = Memory(std::max<std::int64_t>(2 * staging_bytes_, 1));
 }
 
 inline void Executor::find_queue() {
-  if (!reaches_device() || data_port() == nullptr || !options_.capture || options_.profile) return;
+  if (device_port() == nullptr || data_port() == nullptr || !options_.capture || options_.profile) return;
   comm::PortQueue* const queue = data_port()->queue();
   if (queue == nullptr) return;
   bool has_any = false;

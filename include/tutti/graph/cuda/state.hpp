@@ -24,10 +24,14 @@ class DeviceState {
   struct Twin {
     Field* field = nullptr;
     tutti::cuda::DeviceMemory memory, copy;
-    bool copy_is_old = true;  ///< the field was written since, and the copy was not
+    tutti::cuda::PinnedMemory looked_at;  ///< of `read`
+    bool copy_is_old = true;              ///< the field was written since, and the copy was not
   };
 
   DeviceState(tutti::cuda::Stream const& stream, State& state) : stream_(stream), state_(state) {}
+  /// `state` is for programs of a part of what `whole` is of, which outlives this: its fields that refer to memory of
+  /// that one's are the same ones on the device as well. Fields of its own start as zeros there, and stay there.
+  DeviceState(State& state, DeviceState& whole) : stream_(whole.stream_), state_(state), whole_(&whole) {}
   DeviceState(DeviceState const&) = delete;
   DeviceState& operator=(DeviceState const&) = delete;
 
@@ -36,19 +40,26 @@ class DeviceState {
   /// Device memory of a field; its address stays. Errors: out_of_memory, invalid_argument (no such field).
   template <class = void>
   std::byte* data(std::string_view name, std::source_location where = std::source_location::current()) {
-    return static_cast<std::byte*>(twin(name, where).memory.data());
+    return static_cast<std::byte*>(twin(name, where).memory.data()) + offset(name, where);
   }
-  /// The same with what belongs to it. Its address stays.
+  /// Of its copy in bfloat16, for which there must be room: copied_twin.
+  template <class = void>
+  std::byte* copied(std::string_view name, std::source_location where = std::source_location::current()) {
+    return static_cast<std::byte*>(twin(name, where).copy.data()) + offset(name, where) / 2;
+  }
+  /// What belongs to a field, or to the one of `whole` of which it is a part. Its address stays.
   template <class = void>
   Twin& twin(std::string_view name, std::source_location where = std::source_location::current()) {
-    Field& field = state_.at(name);
+    Field& field = state_.at(name, where);
+    if (Field* const of = field_of_whole(field)) return whole_->twin(of->name, where);
     for (Twin& twin : twins_)
       if (twin.field == &field) return twin;
     Twin& twin = twins_.emplace_back();
     twin.field = &field;
     twin.memory = tutti::cuda::DeviceMemory(
         stream_, static_cast<std::size_t>(std::max<std::int64_t>(field.bytes(), 1)), where);
-    if (!host_is_newer_) copy_to_device(twin, where);
+    if (whole_ != nullptr) tutti::cuda::fill_bytes(stream_, twin.memory.data(), 0, twin.memory.bytes(), where);
+    else if (!host_is_newer_) copy_to_device(twin, where);
     return twin;
   }
   /// The twin of a float32 field with room for its copy in bfloat16, which whoever runs programs keeps up to date.
@@ -63,11 +74,12 @@ class DeviceState {
   /// The host has written fields, or may have: the device's are out of date.
   void host_wrote() noexcept { host_is_newer_ = true; }
   /// Work that writes fields was enqueued: the host's are out of date.
-  void device_writes() noexcept { device_is_newer_ = true; }
+  void device_writes() noexcept { (whole_ != nullptr ? whole_->device_is_newer_ : device_is_newer_) = true; }
 
   /// Brings to the device what the host wrote since, in the stream's order.
   template <class = void>
   void to_device(std::source_location where = std::source_location::current()) {
+    if (whole_ != nullptr) return whole_->to_device(where);
     if (!host_is_newer_) return;
     for (Twin& twin : twins_) copy_to_device(twin, where);
     host_is_newer_ = false;
@@ -82,6 +94,25 @@ class DeviceState {
     stream_.wait(where);
     device_is_newer_ = false;
   }
+  /// One field as the device has it, in memory of the host until it is read again. Blocking, as `to_host`.
+  template <class = void>
+  void* read(std::string_view name, std::source_location where = std::source_location::current()) {
+    Twin& of = twin(name, where);
+    auto const bytes = static_cast<std::size_t>(of.field->bytes());
+    if (of.looked_at.data() == nullptr) of.looked_at = tutti::cuda::PinnedMemory(bytes, where);
+    tutti::cuda::copy_to_host(stream_, of.looked_at.data(), of.memory.data(), bytes, where);
+    stream_.wait(where);
+    return of.looked_at.data();
+  }
+  /// Gives one field its contents on the device. `from` may be written when this returns, unless it is what `read`
+  /// gave: then when the stream is past it.
+  template <class = void>
+  void write(std::string_view name, void const* from, std::source_location where = std::source_location::current()) {
+    Twin& of = twin(name, where);
+    tutti::cuda::copy_to_device(stream_, of.memory.data(), from, static_cast<std::size_t>(of.field->bytes()), where);
+    of.copy_is_old = true;
+    device_writes();
+  }
   std::int64_t bytes() const noexcept {
     std::int64_t total = 0;
     for (Twin const& twin : twins_) total += static_cast<std::int64_t>(twin.memory.bytes() + twin.copy.bytes());
@@ -94,9 +125,24 @@ class DeviceState {
                                 static_cast<std::size_t>(twin.field->bytes()), where);
     twin.copy_is_old = true;
   }
+  /// Null for one of this state's own.
+  Field* field_of_whole(Field const& field) const noexcept {
+    if (whole_ == nullptr || field.outside == nullptr) return nullptr;
+    for (Field& of : whole_->state_.fields())
+      if (address(field) - address(of) < static_cast<std::uintptr_t>(std::max<std::int64_t>(of.bytes(), 1))) return &of;
+    return nullptr;
+  }
+  /// Of a field in the one of `whole`, in bytes.
+  std::uintptr_t offset(std::string_view name, std::source_location where) const {
+    Field const& field = state_.at(name, where);
+    Field const* const of = field_of_whole(field);
+    return of == nullptr ? 0 : address(field) - address(*of);
+  }
+  static std::uintptr_t address(Field const& field) noexcept { return reinterpret_cast<std::uintptr_t>(field.data()); }
 
   tutti::cuda::Stream const& stream_;
   State& state_;
+  DeviceState* whole_ = nullptr;
   std::deque<Twin> twins_;  // in the order of first use
   bool host_is_newer_ = true, device_is_newer_ = false;
 };

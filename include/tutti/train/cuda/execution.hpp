@@ -23,7 +23,25 @@ class Execution<Cuda> {
   using Program = graph::Program;
   using Ready = graph::cuda::Executor;
   static constexpr graph::Target target = graph::Target::cuda;
-  static constexpr bool asynchronous = true, averages = true;
+  static constexpr bool asynchronous = true, averages = true, pipelines = true;
+
+  /// See parallel::StageExecution. What passes between stages passes through the host.
+  class Part {
+   public:
+    explicit Part(Execution& of) : device_state_(state_, of.device_state_) {}
+    Part(Part const&) = delete;
+    Part& operator=(Part const&) = delete;
+    graph::State& state() noexcept { return state_; }
+    graph::cuda::DeviceState& device_state() noexcept { return device_state_; }
+    void* read(graph::Field& field, std::source_location where) { return device_state_.read(field.name, where); }
+    void write(graph::Field& field, void const* from, std::source_location where) {
+      device_state_.write(field.name, from, where);
+    }
+
+   private:
+    graph::State state_;
+    graph::cuda::DeviceState device_state_;
+  };
 
   Execution(Context& context, graph::State& state)
       : context_(context), device_state_(context.context().stream(), state) {}
@@ -43,21 +61,26 @@ class Execution<Cuda> {
                                             ranks.device ? ranks.device.get() : ranks.tensor_device.get());
   }
   std::unique_ptr<Ready> ready(Program const& program, parallel::DataParallel const& ranks,
-                               ExecutionSettings const& settings) {
+                               ExecutionSettings const& settings, Part* part = nullptr) {
     graph::cuda::ExecutorOptions options;
     bool const direct = ranks.device || ranks.tensor_device;
     options.port = direct ? ranks.device.get() : ranks.port.get();
     options.tensor = direct ? ranks.tensor_device.get() : ranks.tensor.get();
+    options.pipeline = ranks.pipeline.get();
     options.reach = direct ? graph::cuda::Reach::device : graph::cuda::Reach::host;
     options.workspace = workspace_;
     options.forgets_mistakes = settings.updates;
     options.profile = settings.profile;
-    return std::make_unique<Ready>(context_, program, device_state_, options);
+    return std::make_unique<Ready>(context_, program, part != nullptr ? part->device_state() : device_state_, options);
   }
   template <class F>
   void share(Shared<comm::Port> const&, F&&) {}
   void begin_step() {}
   static void step(Ready& ready, std::source_location where) { ready.start(where); }
+  void* read(graph::Field& field, std::source_location where) { return device_state_.read(field.name, where); }
+  void write(graph::Field& field, void const* from, std::source_location where) {
+    device_state_.write(field.name, from, where);
+  }
   void state() {
     device_state_.to_host();
     device_state_.host_wrote();

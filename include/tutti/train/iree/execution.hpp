@@ -26,7 +26,7 @@ class Execution<Iree> {
   using Program = graph::iree::Program;
   using Ready = graph::iree::Executor;
   static constexpr graph::Target target = graph::Target::iree;
-  static constexpr bool asynchronous = false, averages = false;
+  static constexpr bool asynchronous = false, averages = false, pipelines = false;
 
   Execution(Context& context, graph::State& state) : context_(context), state_(context, state) {}
 
