@@ -52,6 +52,12 @@ template <class B>
 concept CopiesBorrowed = requires(B const& b) {
   { b.copied_bytes(true) } -> std::same_as<std::int64_t>;
 };
+/// `scatters_to_front(call)`: whether `start` can leave the result of this reduce_scatter in the first block of `from`,
+/// which `to` is then, and write the other blocks.
+template <class B>
+concept ScattersToFront = requires(B const& b, Collective const& call) {
+  { b.scatters_to_front(call) } -> std::same_as<bool>;
+};
 /// `staging_bytes()`: of a part of a collective on device memory, where B::Device is Cpu; the same on all ranks.
 template <class B>
 concept SetsStaging = requires(B const& b) {
@@ -213,6 +219,11 @@ template <class B>
 std::int64_t copied_bytes([[maybe_unused]] B const& b, [[maybe_unused]] bool native) noexcept {
   if constexpr (CopiesBorrowed<B>) return b.copied_bytes(native);
   else return 0;
+}
+template <class B>
+bool scatters_to_front([[maybe_unused]] B const& b, [[maybe_unused]] Collective const& call) noexcept {
+  if constexpr (ScattersToFront<B>) return b.scatters_to_front(call);
+  else return false;
 }
 template <class B>
 std::int64_t staging_bytes([[maybe_unused]] B const& b) noexcept {

@@ -182,6 +182,9 @@ struct Collective {
   /// Whether `from` or `to` is memory that the caller keeps, and not a copy or owned by the operation.
   bool lent = false;
 
+  /// Of a reduce_scatter whose `to` is this rank's block of `from`: whether the other blocks may be written as well.
+  bool consumes = false;
+
   /// Where whoever carries the call out adds what it moves, one for each Algorithm; null: nobody counts.
   WireTraffic* wire = nullptr;
 

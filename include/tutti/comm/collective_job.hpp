@@ -318,6 +318,10 @@ class CollectiveJob : public QueuedJob<B> {
       for (int r = 0; r < core_.backend.rank() && !counts_.from.empty(); ++r)
         before += counts_.from[static_cast<std::size_t>(r)];
       if (call_.to != static_cast<std::byte const*>(call_.from) + before * call_.element_bytes()) return;
+      if (call_.consumes && capability::scatters_to_front(core_.backend, call_)) {
+        if (before > 0) copy_back_ = std::exchange(call_.to, const_cast<void*>(call_.from));
+        return;
+      }
       scratch_ = heap_memory(core_, static_cast<std::size_t>(block));
       copy_back_ = call_.to;
       call_.to = scratch_.data();

@@ -56,7 +56,9 @@ class CommunicatorPort final : public Port, private PortQueue {
   }
   Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op,
                               std::source_location where) override {
-    return start(make(Kind::reduce_scatter, from, to, count, dtype, -1, where), op);
+    Collective call = make(Kind::reduce_scatter, from, to, count, dtype, -1, where);
+    call.consumes = true;
+    return start(call, op);
   }
   Ticket start_all_to_all(void const* from, void* to, std::int64_t count, DType dtype,
                           std::source_location where) override {

@@ -94,6 +94,9 @@ class Decorator {
   {
     return inner_.copied_bytes(native);
   }
+  bool scatters_to_front(Collective const& call) const noexcept requires ScattersToFront<B> {
+    return inner_.scatters_to_front(call);
+  }
   std::int64_t staging_bytes() const noexcept
     requires SetsStaging<B>
   {

@@ -243,7 +243,7 @@ class Executor : public Ports {
     return port.start_all_reduce(pointer(step.reads[0]), sent_elements(step), step.reads[0].dtype,
                                  static_cast<comm::PortOp>(step.operation), std::source_location::current());
   }
-  /// In place: of the bucket's memory only this rank's section is written.
+  /// In place: of the bucket only this rank's section has a meaning afterwards.
   comm::Port::Ticket start_scatter(comm::Port& port, Step const& step) {
     Ref const& first = step.reads[0];
     BufferId const root = program_.list.home(first.buffer).root;

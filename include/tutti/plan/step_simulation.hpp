@@ -195,9 +195,7 @@ inline Simulation::Task add_pass(Simulation& simulation, graph::StepList const& 
     }
     if (detail::collective_of(step, kind, bytes)) {
       bool const division = step.kind == StepKind::node_sum || step.kind == StepKind::node_barrier;
-      TransferCost cost = division ? costs.of_division(kind, bytes) : costs(kind, bytes, step.mesh_axis);
-      // A scattered sum in place, as of shared moments, takes its result beside them first.
-      if (step.scatter && cost.held > 0) cost.held += bytes / costs.group(step.mesh_axis).ranks;
+      TransferCost const cost = division ? costs.of_division(kind, bytes) : costs(kind, bytes, step.mesh_axis);
       UnderWay const sent = transfer(cost, step.mesh_axis);
       if (step.slot >= 0) {
         slots.resize(std::max(slots.size(), static_cast<std::size_t>(step.slot) + 1));

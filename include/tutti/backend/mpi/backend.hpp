@@ -97,10 +97,8 @@ class Mpi {
   std::int64_t copied_bytes(bool native) const noexcept {
     return (native ? shared_ != nullptr : mail_ != nullptr) ? 0 : config_.copy_bytes->bytes;
   }
-  /// MpiConfig::staging_bytes.
   std::int64_t staging_bytes() const noexcept { return config_.staging_bytes->bytes; }
-  /// The library writes nothing while it is not called; but peers may read what this rank gave it to send, and are
-  /// told.
+  /// The library writes only while it is called; but peers may read what this rank gave it to send, and are told.
   void strand(std::string const& failed, std::string const& why) noexcept;
   void check_alive(char const* operation) {
     if ((++looks_ & 63u) == 0) look_around();
@@ -108,6 +106,7 @@ class Mpi {
   }
   void check_can_split(std::source_location where) const { mpi::Environment::check_open("split", where); }
   bool sends_first() const noexcept { return mail_ != nullptr; }
+  bool scatters_to_front(comm::Collective const& call) const noexcept { return call.count <= count_limit_; }
   bool scatters_in_place() const noexcept { return shared_ || (hierarchy_ && hierarchy_->scatters_in_place()); }
 
   /// Duplicates `parent`, which stays the caller's. Collective over it. An Environment must be alive.
@@ -383,9 +382,10 @@ class Mpi {
 };
 
 static_assert(Backend<Mpi> && comm::TakesCalls<Mpi> && comm::RunsAtOnce<Mpi> && comm::ComparesCalls<Mpi> &&
-              comm::SetsCheckLevel<Mpi> && comm::CopiesBorrowed<Mpi> && comm::SetsStaging<Mpi> &&
-              comm::CancelsReceives<Mpi> && comm::WithdrawsSends<Mpi> && comm::ListsUnreceived<Mpi> &&
-              comm::PassesAtOnce<Mpi> && comm::PrefersOrder<Mpi> && comm::LabelsMessages<Mpi>);
+              comm::SetsCheckLevel<Mpi> && comm::CopiesBorrowed<Mpi> && comm::ScattersToFront<Mpi> &&
+              comm::SetsStaging<Mpi> && comm::CancelsReceives<Mpi> && comm::WithdrawsSends<Mpi> &&
+              comm::ListsUnreceived<Mpi> && comm::PassesAtOnce<Mpi> && comm::PrefersOrder<Mpi> &&
+              comm::LabelsMessages<Mpi>);
 static_assert(comm::AnnouncesPlaces<Mpi> && comm::AnnouncesElsewhere<Mpi> && comm::AnnouncesToAll<Mpi> &&
               comm::CallsRolls<Mpi> && comm::KnowsWhereabouts<Mpi> && comm::CountsNotices<Mpi> &&
               comm::AnnouncesFailure<Mpi> && comm::StrandsMemory<Mpi> && comm::ChecksSplits<Mpi> &&

@@ -85,7 +85,9 @@ struct LibraryCalls {
     auto const* const from = static_cast<std::byte const*>(call.from);
     auto* const to = static_cast<std::byte*>(call.to);
     if (call.kind == tutti::comm::Kind::reduce_scatter && call.count <= limit) {
-      check(mpi::ireduce_scatter(from, to, static_cast<MPI_Count>(call.count), type, op, comm, &first),
+      bool const to_front = from == to && call.count > 0;
+      check(mpi::ireduce_scatter(to_front ? MPI_IN_PLACE : from, to, static_cast<MPI_Count>(call.count), type, op, comm,
+                                 &first),
             "MPI_Ireduce_scatter_block");
       return;
     }
