@@ -73,8 +73,8 @@ class Port {
   /// `from` has `count` elements, `to` count * size().
   virtual Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype,
                                   std::source_location where) = 0;
-  /// `from` has count * size() elements, `to` `count`. Where `to` is part rank() of `from`, what the other parts hold
-  /// afterwards is not known.
+  /// `from` has count * size() elements, `to` `count`. Where `to` is part rank() of `from`, as on all ranks then,
+  /// what the other parts hold afterwards is not known.
   virtual Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op,
                                       std::source_location where) = 0;
 

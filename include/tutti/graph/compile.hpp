@@ -40,7 +40,7 @@ TUTTI_INLINE Program compile(Graph const& graph, CompileOptions const& options) 
     lowering::share_in_place(program.list);
   }
   lowering::UpdateDivision(program.list, options.division).run();
-  if (options.target == Target::cpu) lowering::start_gathers_early(program.list);
+  if (options.target != Target::iree) lowering::start_gathers_early(program.list);
   program.plan = plan_memory(program.list);
   validate(program.list, program.plan);
   return program;

@@ -306,7 +306,7 @@ class Executor : public Ports {
   /// What is in flight is not there yet.
   void look(std::size_t s) {
     Step const& step = program_.list.steps[s];
-    if (step.kind == StepKind::all_reduce_start || (step.kind == StepKind::all_gather && step.slot >= 0)) return;
+    if (is_start(step)) return;
     for (Ref const& result : step.kind == StepKind::all_gather_wait ? step.reads : step.writes)
       options_.not_finite->look(static_cast<std::int32_t>(s), result, pointer(result));
   }

@@ -283,6 +283,11 @@ inline std::int64_t sent_elements(Step const& start) {
   return (last.offset + last.bytes() - first.offset) / static_cast<std::int64_t>(size_of(first.dtype));
 }
 
+/// The beginning of a collective that goes on beside the steps behind it, until one waits for it.
+inline bool is_start(Step const& step) noexcept {
+  return step.kind == StepKind::all_reduce_start || (step.kind == StepKind::all_gather && step.slot >= 0);
+}
+
 /// Bytes that a run gives to collectives along this axis, a tensor once whatever becomes of it.
 inline std::int64_t sent_bytes(StepList const& list, MeshAxis axis) {
   std::int64_t bytes = 0;

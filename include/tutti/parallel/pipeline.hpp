@@ -144,7 +144,8 @@ struct MeasuredProgram {
 ///   e.ready(program, ranks, settings, &part)    -> std::unique_ptr<E::Ready>, whose runs are over when `run` returns
 ///   part.read(field, where), e.read(...)        -> void*: contents of a field of the part, or of the stage, in memory
 ///                                               of the host, until it is read again
-///   part.write(field, from, where), e.write(...)  gives it these, which may be what `read` gave
+///   part.place(field, where)                    that memory alone
+///   part.write(field, from, where), e.write(...)  gives it these, which may be there; not again before a program ran
 template <class E>
 concept StageExecution = requires(E& e, typename E::Part& part, graph::Program const& program,
                                   DataParallel const& ranks, graph::Field& field, void const* from,
@@ -153,6 +154,7 @@ concept StageExecution = requires(E& e, typename E::Part& part, graph::Program c
   { part.state() } -> std::same_as<graph::State&>;
   { e.ready(program, ranks, {false, false, true}, &part) } -> std::same_as<std::unique_ptr<typename E::Ready>>;
   { part.read(field, where) } -> std::same_as<void*>;
+  { part.place(field, where) } -> std::same_as<void*>;
   { e.read(field, where) } -> std::same_as<void*>;
   part.write(field, from, where);
   e.write(field, from, where);

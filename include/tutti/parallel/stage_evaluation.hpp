@@ -64,7 +64,7 @@ class StageEvaluation {
     for (std::size_t i = 0;; ++i) {
       graph::Field* const field = own.state().find(pipeline_name(comes ? "input" : "output", i));
       if (field == nullptr) break;
-      void* const data = own.read(*field, where);
+      void* const data = comes ? own.place(*field, where) : own.read(*field, where);
       passed.push_back({field, data});
       int const tag = 2 * static_cast<int>(i);
       if (comes) messages_.receive(data, field->bytes(), rank, tag, where);

@@ -20,7 +20,7 @@ struct TransferCost {
   double seconds = 0;
   double inside = 0, between = 0;  ///< bytes that it sends to others of its node, and to other nodes
   bool by_device = false;          ///< the device itself makes it, and computes nothing meanwhile
-  double held = 0;                 ///< bytes that a rank's library keeps while it is under way
+  double held = 0;                 ///< bytes that a rank's library keeps until it is waited for
 };
 
 /// Of a ring of `ranks`, in which every stage sends `bytes / ranks`, all links at once: 2 (ranks - 1) stages for a sum,

@@ -105,6 +105,7 @@ class Execution<Cpu> {
     explicit Part(Execution&) {}
     graph::State& state() noexcept { return state_; }
     static void* read(graph::Field& field, std::source_location) { return field.data(); }
+    static void* place(graph::Field& field, std::source_location) { return field.data(); }
     static void write(graph::Field& field, void const* from, std::source_location) {
       if (from != field.data()) std::memcpy(field.data(), from, static_cast<std::size_t>(field.bytes()));
     }

@@ -144,11 +144,12 @@ class TrainStep {
   parallel::RankParts const& parts() const noexcept { return parts_; }
   /// The fields of the whole model, without contents: their memory is taken when they get some.
   graph::State whole_fields() {
+    execution_.state();
     return pipeline_ ? parts_.whole_fields(pipeline_->list()) : parts_.whole_fields(state_);
   }
-  /// A field of `whole_fields()` gets its contents, on the rank of the first model that wants them; of a device's state
-  /// as `state()` last gave it. `whole.memory.clear` gives the memory back.
-  /// Ranks: all. Of a pipeline a rank of the first stage may want them. Blocking.
+  /// A field of `whole_fields()` gets its contents, as of then, on the rank of the first model that wants them.
+  /// `whole.memory.clear` gives the memory back. Ranks: all. Of a pipeline a rank of the first stage may want them.
+  /// Blocking.
   void collect(graph::Field& whole, bool wanted, std::source_location where = std::source_location::current());
   /// f(at, data, bytes) for the runs of a field of `whole_fields()` that this rank has and no rank before it: together
   /// ranks have each byte once. `at` in bytes; data as `collect` finds them.
@@ -226,7 +227,7 @@ class TrainStep {
     if constexpr (!Execution<Device>::asynchronous) read(result);
     pending_.push_back(result);
   }
-  /// Whether `start` returns before a step is over. Not where the host takes part in its collectives, or is a stage.
+  /// Whether `start` returned before the step was over. Not where the host leads its collectives, or runs a stage.
   bool asynchronous() const;
   /// The result of the oldest step under way. Errors: those of that step; invalid_argument where there is none.
   StepResult finish() {

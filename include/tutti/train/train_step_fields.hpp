@@ -17,7 +17,8 @@ namespace tutti::train {
 
 template <class Loss, class Device>
 bool TrainStep<Loss, Device>::asynchronous() const {
-  if constexpr (Execution<Device>::asynchronous) return !pipeline_ && !programs_.last().led_by_host();
+  if constexpr (Execution<Device>::asynchronous)
+    return !pipeline_ && !(execution_.prepared() && programs_.last().led_by_host());
   else return false;
 }
 

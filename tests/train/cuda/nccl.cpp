@@ -13,6 +13,7 @@
 #include <tutti/train/train_step.hpp>
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -28,7 +29,7 @@ nn::Gpt2Config const& config = test::small_gpt2;
 struct Outcome {
   std::vector<float> losses;
   std::vector<double> exposed_ms, tensor_ms;
-  double validation = 0;
+  double validation = 0, parameters = 0;
   std::uint64_t hash = 0;
 };
 
@@ -43,7 +44,9 @@ struct Wish {
 class Run {
  public:
   Run(int device, parallel::DataParallel const& ranks, std::int64_t micro_steps = 1, Wish const& wish = {})
-      : rank_(ranks.port->rank()),
+      : tensor_(ranks.tensor),
+        pipeline_(ranks.pipeline),
+        rank_(ranks.port->rank()),
         share_(4 / ranks.port->size()),
         context_(device),
         blas_(context_, {.workspace = std::size_t{1} << 16}),
@@ -61,7 +64,22 @@ class Run {
     outcome_.exposed_ms.push_back(result.exposed_comm_ms);
     outcome_.tensor_ms.push_back(result.exposed_axis_ms[1]);
   }
+  std::string table() { return step_.table(); }
+  /// Of the magnitudes of the whole model's parameters, on the first rank. Ranks: all.
+  double sum_of_parameters() {
+    double sum = 0;
+    bool const first = rank_ == 0 && (!tensor_ || tensor_->rank() == 0) && (!pipeline_ || pipeline_->rank() == 0);
+    graph::State whole = step_.whole_fields();
+    for (graph::Field& field : whole.fields()) {
+      if (!field.parameter) continue;
+      step_.collect(field, first);
+      for (std::int64_t i = 0; i < field.shape.size() && first; ++i)
+        sum += std::abs(static_cast<double>(field.view<float>().data()[i]));
+    }
+    return sum;
+  }
   Outcome outcome() {
+    outcome_.parameters = sum_of_parameters();  // before somebody asks for the state
     test::Rows const held_out(100, 0, 4);
     outcome_.validation = step_.evaluate(held_out.at(100));
     outcome_.hash = parallel::hash(step_.state());
@@ -77,6 +95,7 @@ class Run {
     if (ranks.pipeline)
       options.pipeline = {ranks.pipeline->size(), ranks.pipeline->rank(), wish.schedule, wish.virtual_stages};
     if (wish.zero > 1) options.state_ranks = ranks.port->size();
+    options.gather_again = wish.zero != 2;
     options.batch = share / micro_steps;
     options.sequence = 8;
     options.micro_steps = micro_steps;
@@ -85,6 +104,7 @@ class Run {
     return options;
   }
 
+  Shared<comm::Port> tensor_, pipeline_;
   std::int64_t rank_, share_;
   kernel::cuda::Context context_;
   kernel::cuda::Blas blas_;
@@ -226,6 +246,42 @@ TEST_CASE("devices that are stages of a pipeline train as one does, whatever the
       }
       CHECK(by_nccl[at].validation == Approx(whole.validation).epsilon(bound));
     }
+    CHECK(by_nccl[0].parameters == Approx(whole.parameters).epsilon(bound));
+    CHECK(by_host[0].parameters == Approx(whole.parameters).epsilon(bound));
+  }
+}
+
+TEST_CASE(
+    "devices with parts of parameters gather those of the next layer meanwhile, captured, led by the host, through "
+    "it") {
+  std::vector<float> whole;
+  test::run_on_devices(1, [&](auto& comm) {
+    whole = trained(comm.backend().accelerator().index(), parallel::data_parallel(comm)).losses;
+  });
+  for (int const zero : {2, 3}) {
+    INFO("stage " << zero);
+    Wish const wish{.zero = zero};
+    Outcome outcomes[3][2];  // captured, led by the host, through it; by rank
+    std::string table;
+    for (int const way : {0, 1, 2})
+      test::run_on_devices(2,
+                           [&](auto& comm) {
+                             parallel::DataParallel ranks = parallel::data_parallel(comm, parallel::Replicas::per_rank);
+                             if (way == 2) ranks.device = nullptr;
+                             int const device = comm.backend().accelerator().index();
+                             outcomes[way][comm.rank()] = trained(device, ranks, 1, wish);
+                             if (way == 0 && comm.rank() == 0) table = Run(device, ranks, 1, wish).table();
+                           },
+                           {.captures = way == 0});
+    test::check_clean();
+    CHECK(test::contains(table, "all_gather_wait"));
+    for (auto const& by_rank : outcomes)
+      for (int const rank : {0, 1}) {
+        CHECK(by_rank[rank].losses == by_rank[0].losses);
+        CHECK(by_rank[rank].losses == outcomes[0][0].losses);
+        CHECK(by_rank[rank].hash == outcomes[0][rank].hash);
+        for (std::size_t i = 0; i < 4; ++i) CHECK(by_rank[rank].losses[i] == Approx(whole[i]).epsilon(1e-5));
+      }
   }
 }
 

@@ -48,6 +48,7 @@ struct ExecutorOptions {
   comm::Port* tensor = nullptr;   ///< likewise of the tensor axis
   Reach reach = Reach::host;      ///< of both
   comm::Port* pipeline = nullptr;  ///< likewise of the pipeline axis, which takes memory of the host
+  comm::Port* beside = nullptr;    ///< operations of the caller's own, which move on while `finish` waits
   Shared<Workspace> workspace{};  ///< null: one of its own
   /// Whether a run that ends tells of mistakes and clears the word: of several programs that make one step the last.
   bool forgets_mistakes = true;
@@ -204,6 +205,8 @@ class Executor : public Ports {
     if (started_ == finished_) return;
     Slot& slot = slots_[finished_++ % 2];
     if (std::exchange(slot.is_watched, false)) data_port()->wait(slot.ticket);  // within the deadline
+    if (options_.beside != nullptr)
+      while (!slot.done.done(where)) options_.beside->progress();
     slot.done.wait(where);
     auto const* const pinned = static_cast<std::byte const*>(slot.memory.data());
     std::memcpy(port_data() + input_bytes(), pinned + input_bytes(),
@@ -304,10 +307,6 @@ class Executor : public Ports {
   /// The device starts collectives by itself if it can start all of the program, once they are captured.
   void find_queue();
   comm::PortCall port_call(Step const& step) const;
-  static bool is_collective(Step const& step) noexcept {
-    return step.kind == StepKind::broadcast || step.kind == StepKind::all_gather ||
-           step.kind == StepKind::reduce_scatter;
-  }
   Owner<Call> copy_of(Step const& step, Operands const& operands) const;
   [[noreturn]] static void refuse_ranks(Step const& step, int ranks) {
     throw Error(ErrorKind::communication, "graph::cuda::Executor",
@@ -333,18 +332,19 @@ class Executor : public Ports {
   void take_part(std::size_t s, std::source_location where);
   /// Bytes from the start of the communicator's pool to the end of what is sent.
   std::int64_t end_of_bucket(Step const& step) const {
-    return bucket_offset(step) + sent_elements(step) * static_cast<std::int64_t>(size_of(step.reads[0].dtype));
+    return bucket_offset(step) + static_cast<std::int64_t>(operand_bytes(step));
   }
   std::int64_t bucket_offset(Step const& step) const {
     return pointer(step.reads[0]) - options_.workspace->communicator_data();
   }
-  /// Its place in pinned memory is that in the pool.
-  std::byte* staged(Step const& step) const {
-    return static_cast<std::byte*>(staged_.data()) + bucket_offset(step);
-  }
-  static std::size_t sent_bytes(Step const& step) {
-    return static_cast<std::size_t>(sent_elements(step)) * size_of(step.reads[0].dtype);
-  }
+  /// The operand's place in pinned memory: of a bucket that in the pool.
+  std::byte* staged(Step const& step) const;
+  /// The result's: of a gather behind the operand.
+  std::byte* staged_result(Step const& step) const;
+  static std::size_t operand_bytes(Step const& step);
+  /// Places in pinned memory from `first` on for the gathers that begin early; those that are not on their way at the
+  /// same time may have the same. Returns where they end.
+  std::int64_t place_gathers(std::int64_t first);
   void send(std::size_t s, std::source_location where);
   /// Starts the first that was sent and not begun. Every rank starts those of both axes in the order of the steps:
   /// devices may make one after the other, and ranks of different orders would wait for each other.
@@ -379,7 +379,8 @@ class Executor : public Ports {
   comm::PortQueue* queue_ = nullptr;            // of collectives that are captured
   comm::PortCall total_;                        // what stands for all of them
   tutti::cuda::Stream copies_;
-  tutti::cuda::PinnedMemory staged_;  // of buckets
+  tutti::cuda::PinnedMemory staged_;  // of buckets, and behind them of gathers that begin early
+  List<std::int64_t> gathers_at_;     // where in it, by slot
   Memory staging_;                    // of other collectives: operand, result
   std::int64_t staging_bytes_ = 0;
   Profile profile_;

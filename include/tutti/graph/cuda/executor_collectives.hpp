@@ -38,22 +38,39 @@ inline void Executor::take_part(std::size_t s, std::source_location where) {
   if (profile_.measures()) newest().marks[s + 1].record(stream(), where);
   switch (step.kind) {
     case StepKind::all_reduce_start: return send(s, where);
-    case StepKind::all_reduce_wait: return await(step, where);
+    case StepKind::all_reduce_wait:
+    case StepKind::all_gather_wait: return await(step, where);
     case StepKind::all_reduce:
       throw Error(ErrorKind::internal, "graph::cuda::Executor", "a reduction was left without a bucket");
     default: break;
   }
-  if (is_collective(step)) return collective(step, where);
+  if (is_start(step)) return send(s, where);
+  if (is_collective(step.kind)) return collective(step, where);
   throw Error(ErrorKind::internal, "graph::cuda::Executor", "a step has no call");
+}
+
+inline std::byte* Executor::staged(Step const& step) const {
+  bool const gathers = step.kind == StepKind::all_gather;
+  return static_cast<std::byte*>(staged_.data()) +
+         (gathers ? gathers_at_[lowering::at(step.slot)] : bucket_offset(step));
+}
+inline std::byte* Executor::staged_result(Step const& step) const {
+  return step.kind == StepKind::all_gather ? staged(step) + align_up(step.reads[0].bytes()) : staged(step);
+}
+inline std::size_t Executor::operand_bytes(Step const& step) {
+  if (step.kind == StepKind::all_gather) return static_cast<std::size_t>(step.reads[0].bytes());
+  return static_cast<std::size_t>(sent_elements(step)) * size_of(step.reads[0].dtype);
 }
 
 inline void Executor::send(std::size_t s, std::source_location where) {
   Step const& step = program_.list.steps[s];
+  if (step.kind == StepKind::all_gather && step.root != port_of(step)->size())
+    refuse_ranks(step, port_of(step)->size());
   tutti::cuda::Event& event = events_[lowering::at(step.slot)];
   event.record(stream(), where);
   if (!reaches_device(step)) {
     copies_.wait_for(event, where);
-    tutti::cuda::copy_to_host(copies_, staged(step), pointer(step.reads[0]), sent_bytes(step), where);
+    tutti::cuda::copy_to_host(copies_, staged(step), pointer(step.reads[0]), operand_bytes(step), where);
     event.record(copies_, where);
   }
   flights_[lowering::at(step.slot)] = {.pending = true, .step = s, .port = port_of(step)};
@@ -63,10 +80,15 @@ inline void Executor::send(std::size_t s, std::source_location where) {
 inline void Executor::begin_next() {
   Flight& flight = flights_[sent_[begun_++]];
   Step const& step = program_.list.steps[flight.step];
-  void* const data = reaches_device(step) ? pointer(step.reads[0]) : staged(step);
-  flight.ticket =
-      flight.port->start_all_reduce(data, sent_elements(step), step.reads[0].dtype,
-                                    static_cast<comm::PortOp>(step.operation), std::source_location::current());
+  auto const here = std::source_location::current();
+  Ref const& x = step.reads[0];
+  std::byte* const data = reaches_device(step) ? pointer(x) : staged(step);
+  if (step.kind == StepKind::all_gather)
+    flight.ticket = flight.port->start_all_gather(
+        data, reaches_device(step) ? pointer(step.writes[0]) : staged_result(step), x.shape.size(), x.dtype, here);
+  else
+    flight.ticket = flight.port->start_all_reduce(data, sent_elements(step), x.dtype,
+                                                  static_cast<comm::PortOp>(step.operation), here);
   flight.pending = false;
   flight.started = true;
 }
@@ -97,8 +119,12 @@ inline void Executor::await(Step const& step, std::source_location where) {
   while (flight.started && !stream().idle(where)) progress();
   if (flight.started) flight.port->wait(flight.ticket);
   flight.started = false;
-  if (!reaches_device(begun))
-    tutti::cuda::copy_to_device(stream(), pointer(begun.reads[0]), staged(begun), sent_bytes(begun), where);
+  if (!reaches_device(begun)) {
+    bool const gathers = begun.kind == StepKind::all_gather;
+    tutti::cuda::copy_to_device(stream(), pointer(gathers ? begun.writes[0] : begun.reads[0]), staged_result(begun),
+                                gathers ? static_cast<std::size_t>(begun.writes[0].bytes()) : operand_bytes(begun),
+                                where);
+  }
   wait.end.record(stream(), where);
 }
 

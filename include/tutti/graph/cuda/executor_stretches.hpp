@@ -62,6 +62,31 @@ inline void Executor::find_writes() {
     }
 }
 
+inline std::int64_t Executor::place_gathers(std::int64_t first) {
+  struct Place {
+    std::int32_t slot = -1;  // of the gather that is on its way there
+    std::int64_t begin = 0, end = 0;
+  };
+  List<Place> taken;  // in the order of memory
+  std::int64_t end = first;
+  gathers_at_.assign(flights_.size(), first);
+  for (std::size_t s = 0; s < program_.list.steps.size(); ++s) {
+    Step const& step = program_.list.steps[s];
+    if (step.kind == StepKind::all_gather_wait)
+      taken.erase_if([&](Place const& place) { return place.slot == step.slot; });
+    if (calls_[s] || step.kind != StepKind::all_gather || !is_start(step)) continue;
+    std::int64_t const bytes = align_up(step.reads[0].bytes()) + align_up(step.writes[0].bytes());
+    std::int64_t at = first;
+    std::size_t i = 0;
+    for (; i < taken.size() && taken[i].begin < at + bytes; ++i) at = taken[i].end;
+    taken.push_back({step.slot, at, at + bytes});
+    for (std::size_t k = taken.size() - 1; k > i; --k) std::swap(taken[k], taken[k - 1]);
+    gathers_at_[lowering::at(step.slot)] = at;
+    end = std::max(end, at + bytes);
+  }
+  return end;
+}
+
 inline void Executor::bind_steps() {
   StepList const& list = program_.list;
   std::int32_t slots = 0;
@@ -95,10 +120,10 @@ inline void Executor::bind_steps() {
       calls_[s] = graph::cuda::bind(operands, options_.bodies);
     }
     bool const alone = !calls_[s] && port_of(step) == nullptr;  // of one rank alone collectives are copies
-    if (alone && is_collective(step)) calls_[s] = copy_of(step, operands);
+    if (alone && is_collective(step.kind)) calls_[s] = copy_of(step, operands);
     if (alone && !calls_[s]) calls_[s] = detail::launch([](Context&) {});
     if (!calls_[s] && step.kind == StepKind::all_reduce_start) staged = std::max(staged, end_of_bucket(step));
-    if (!calls_[s] && is_collective(step))
+    if (!calls_[s] && is_collective(step.kind) && !is_start(step))
       staging_bytes_ = std::max({staging_bytes_, step.reads[0].bytes(), step.writes[0].bytes()});
   }
   flights_.assign(lowering::at(slots), {});
@@ -111,7 +136,7 @@ inline void Executor::bind_steps() {
   }
   if (std::none_of(ports_.begin(), ports_.end(), [](comm::Port const* port) { return port != nullptr; })) return;
   for (std::size_t s = 0; s < list.steps.size(); ++s) {
-    if (calls_[s] || list.steps[s].kind == StepKind::all_reduce_start) continue;
+    if (calls_[s] || is_start(list.steps[s])) continue;
     for (Slot& slot : slots_) {
       using Timing = tutti::cuda::Event::Timing;
       int const device = stream().device();
@@ -127,6 +152,7 @@ inline void Executor::bind_steps() {
   for (std::size_t s = 0; s < list.steps.size(); ++s) passes_host |= !calls_[s] && !reaches_device(list.steps[s]);
   if (!passes_host) return;
   copies_ = tutti::cuda::Stream(stream().device(), tutti::cuda::Stream::Priority::high);
+  staged = place_gathers(align_up(staged));
   staged_ = tutti::cuda::PinnedMemory(static_cast<std::size_t>(std::max<std::int64_t>(staged, 1)));
   staging_ = Memory(std::max<std::int64_t>(2 * staging_bytes_, 1));
 }
@@ -138,7 +164,7 @@ inline void Executor::find_queue() {
   bool has_any = false;
   for (std::size_t s = 0; s < calls_.size(); ++s) {
     Step const& step = program_.list.steps[s];
-    if (calls_[s] || step.kind == StepKind::all_reduce_wait) continue;
+    if (calls_[s] || is_wait(step.kind)) continue;
     if (step.mesh_axis != MeshAxis::data) return;  // one queue is captured, and keeps the order of one axis
     comm::PortCall const call = port_call(step);
     if (!queue->takes(call)) return;
@@ -186,11 +212,11 @@ inline void Executor::capture(std::source_location where) {
 
 inline void Executor::enqueue(std::size_t s, Slot& slot, std::source_location where) {
   Step const& step = program_.list.steps[s];
-  bool const begins = step.kind == StepKind::all_reduce_start, ends = step.kind == StepKind::all_reduce_wait;
-  std::size_t const index = begins || ends ? lowering::at(step.slot) : flights_.size();
-  if (!begins && !ends && step.kind != StepKind::broadcast && step.root != data_port()->size())
+  bool const starts = is_start(step), ends = is_wait(step.kind);
+  std::size_t const index = starts || ends ? lowering::at(step.slot) : flights_.size();
+  if (is_collective(step.kind) && step.kind != StepKind::broadcast && step.root != data_port()->size())
     refuse_ranks(step, data_port()->size());
-  Wait const* const wait = begins ? nullptr : &slot.waits[next_wait_++];
+  Wait const* const wait = starts ? nullptr : &slot.waits[next_wait_++];
   if (wait != nullptr) wait->begin.record_in_runs(stream(), where);
   if (!ends) {
     if (step.kind == StepKind::broadcast)

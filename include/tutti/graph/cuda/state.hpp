@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <source_location>
 #include <string_view>
@@ -24,8 +25,8 @@ class DeviceState {
   struct Twin {
     Field* field = nullptr;
     tutti::cuda::DeviceMemory memory, copy;
-    tutti::cuda::PinnedMemory looked_at;  ///< of `read`
-    bool copy_is_old = true;              ///< the field was written since, and the copy was not
+    tutti::cuda::PinnedMemory pinned;  ///< see `place`
+    bool copy_is_old = true;           ///< the field was written since, and the copy was not
   };
 
   DeviceState(tutti::cuda::Stream const& stream, State& state) : stream_(stream), state_(state) {}
@@ -94,22 +95,30 @@ class DeviceState {
     stream_.wait(where);
     device_is_newer_ = false;
   }
-  /// One field as the device has it, in memory of the host until it is read again. Blocking, as `to_host`.
+  /// Pinned memory of the host for one field, which stays: what passes between `read` and `write`.
+  template <class = void>
+  void* place(std::string_view name, std::source_location where = std::source_location::current()) {
+    Twin& of = twin(name, where);
+    if (of.pinned.data() == nullptr)
+      of.pinned = tutti::cuda::PinnedMemory(static_cast<std::size_t>(of.field->bytes()), where);
+    return of.pinned.data();
+  }
+  /// One field as the device has it, in its place. Blocking, as `to_host`.
   template <class = void>
   void* read(std::string_view name, std::source_location where = std::source_location::current()) {
-    Twin& of = twin(name, where);
-    auto const bytes = static_cast<std::size_t>(of.field->bytes());
-    if (of.looked_at.data() == nullptr) of.looked_at = tutti::cuda::PinnedMemory(bytes, where);
-    tutti::cuda::copy_to_host(stream_, of.looked_at.data(), of.memory.data(), bytes, where);
+    void* const to = place(name, where);
+    Twin const& of = twin(name, where);
+    tutti::cuda::copy_to_host(stream_, to, of.memory.data(), of.pinned.bytes(), where);
     stream_.wait(where);
-    return of.looked_at.data();
+    return to;
   }
-  /// Gives one field its contents on the device. `from` may be written when this returns, unless it is what `read`
-  /// gave: then when the stream is past it.
+  /// Gives one field its contents on the device, by way of its place: once more when the stream is past it.
   template <class = void>
   void write(std::string_view name, void const* from, std::source_location where = std::source_location::current()) {
+    void* const by = place(name, where);
     Twin& of = twin(name, where);
-    tutti::cuda::copy_to_device(stream_, of.memory.data(), from, static_cast<std::size_t>(of.field->bytes()), where);
+    if (from != by) std::memcpy(by, from, of.pinned.bytes());
+    tutti::cuda::copy_to_device(stream_, of.memory.data(), by, of.pinned.bytes(), where);
     of.copy_is_old = true;
     device_writes();
   }

@@ -15,7 +15,7 @@
 namespace tutti::train {
 
 /// Parameters and moments are on the device while it trains; the state that TrainStep shows is a copy in memory of the
-/// host, brought up to date when it is asked for, and read back by the next step. Every rank has a whole copy.
+/// host, brought up to date when it is asked for, and read back by the next step.
 template <>
 class Execution<Cuda> {
  public:
@@ -34,6 +34,7 @@ class Execution<Cuda> {
     graph::State& state() noexcept { return state_; }
     graph::cuda::DeviceState& device_state() noexcept { return device_state_; }
     void* read(graph::Field& field, std::source_location where) { return device_state_.read(field.name, where); }
+    void* place(graph::Field& field, std::source_location where) { return device_state_.place(field.name, where); }
     void write(graph::Field& field, void const* from, std::source_location where) {
       device_state_.write(field.name, from, where);
     }
@@ -67,6 +68,7 @@ class Execution<Cuda> {
     options.port = direct ? ranks.device.get() : ranks.port.get();
     options.tensor = direct ? ranks.tensor_device.get() : ranks.tensor.get();
     options.pipeline = ranks.pipeline.get();
+    if (part != nullptr) options.beside = ranks.pipeline.get();
     options.reach = direct ? graph::cuda::Reach::device : graph::cuda::Reach::host;
     options.workspace = workspace_;
     options.forgets_mistakes = settings.updates;
