@@ -288,6 +288,25 @@ TEST_CASE("times that were measured are those of a plan, also from a file and fr
   std::remove(path.c_str());
 }
 
+TEST_CASE("a message between two ranks is measured beside the sums of all, and is what stages send each other") {
+  std::array<Link, 3> links;
+  threads::run(3, [&](Communicator<Threads>& communicator) {
+    Shared<comm::Port> const port = comm::port(communicator);
+    links[static_cast<std::size_t>(port->rank())] = measure_link(*port, false, 1 << 16, 3);
+  });
+  for (Link const& link : links) CHECK(link.bandwidth > 0);
+  CHECK(links[0].message > 0);
+  CHECK(links[1].message > 0);
+  CHECK(links[2].message == 0);  // what it does not take part in
+  Cluster cluster = machine(3);
+  cluster.inside = links[0];
+  CHECK(parse_cluster(to_json(cluster).dump(), "written").inside.message == Approx(links[0].message));
+  cluster.inside = {.bandwidth = 1e6, .latency = 1e-3, .message = 4e6};
+  CHECK(cost_of_message(1e6, {3, 3, 1}, cluster, 1).seconds == Approx(0.251));
+  cluster.inside.message = 0;
+  CHECK(cost_of_message(1e6, {3, 3, 1}, cluster, 1).seconds == Approx(1.001));
+}
+
 TEST_CASE("this machine is measured as a cluster that can be written and read, and a dry run plans a setup on it") {
   Cluster found;
   std::vector<int> codes(2, -1);

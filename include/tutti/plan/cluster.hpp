@@ -27,6 +27,7 @@ struct Link {
   double latency = 0;    ///< seconds of one message, or of one collective where memory is shared
   double gather = 0;     ///< bytes a second of gathers; 0: bandwidth
   double scatter = 0;    ///< bytes a second of sums that are scattered; 0: bandwidth
+  double message = 0;    ///< bytes a second of a message between two of the ranks; 0: bandwidth
   double burden = 0;     ///< share of a device's time that transfers beside its steps cost it
   double stretch = 1;    ///< how much longer these transfers take than others
   /// Bytes that the library of a rank keeps for each byte of a sum under way, of a gather, of a sum that is scattered.
@@ -127,13 +128,14 @@ class ClusterObject {
 };
 
 inline Link link_of(ClusterObject const& json) {
-  json.require_known({"gbyte_s", "mbit_s", "gather_gbyte_s", "scatter_gbyte_s", "burden", "stretch", "held",
-                      "gather_held", "scatter_held", "latency_us", "shared_memory"});
+  json.require_known({"gbyte_s", "mbit_s", "gather_gbyte_s", "scatter_gbyte_s", "message_gbyte_s", "burden", "stretch",
+                      "held", "gather_held", "scatter_held", "latency_us", "shared_memory"});
   if (json.has("gbyte_s") == json.has("mbit_s")) json.refuse("a link needs one of 'gbyte_s' and 'mbit_s'");
   return {.bandwidth = json.has("gbyte_s") ? json.needed("gbyte_s", 1e9) : json.needed("mbit_s", 1e6 / 8),
           .latency = json.number("latency_us", 1e-6, 0, true),
           .gather = json.number("gather_gbyte_s", 1e9, 0),
           .scatter = json.number("scatter_gbyte_s", 1e9, 0),
+          .message = json.number("message_gbyte_s", 1e9, 0),
           .burden = json.number("burden", 1, 0, true, 1),
           .stretch = json.number("stretch", 1, 1, false, 100),
           .held = json.number("held", 1, 0, true, 100),

@@ -113,7 +113,8 @@ inline TransferCost cost_of_message(double bytes, Group const& group, Cluster co
   if (link.bandwidth <= 0)
     throw Error(ErrorKind::configuration, "plan::cost_of_message",
                 "the cluster's description has no link between the stages of the pipeline. Add 'inside' or 'between'");
-  cost.seconds = link.latency + bytes / (between ? link.bandwidth / sharing : link.bandwidth);
+  double const rate = link.message > 0 ? link.message : link.bandwidth;
+  cost.seconds = link.latency + bytes / (between ? rate / sharing : rate);
   (between ? cost.between : cost.inside) = bytes;
   return cost;
 }

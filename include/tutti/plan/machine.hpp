@@ -90,6 +90,7 @@ inline nlohmann::json to_json(Cluster const& cluster) {
         {"gbyte_s", one.bandwidth / 1e9}, {"latency_us", one.latency * 1e6}, {"shared_memory", one.shared_memory}};
     if (one.gather > 0) said["gather_gbyte_s"] = one.gather / 1e9;
     if (one.scatter > 0) said["scatter_gbyte_s"] = one.scatter / 1e9;
+    if (one.message > 0) said["message_gbyte_s"] = one.message / 1e9;
     if (one.burden > 0) said["burden"] = one.burden;
     if (one.stretch > 1) said["stretch"] = one.stretch;
     if (one.held > 0) said["held"] = one.held;

@@ -98,13 +98,32 @@ double measure_held(comm::Port& port, int places, double bytes, F const& start, 
   return static_cast<double>(most) / bytes;
 }
 
+/// Bytes a second of a message of `bytes` from rank 0 to rank 1, and back, while no others are under way, on these two;
+/// 0 on others. In the fastest quarter of `runs`. Ranks: all of the port, two at least.
+inline double measure_message(comm::Port& port, std::int64_t bytes, int runs, std::source_location where) {
+  std::vector<char> data(static_cast<std::size_t>(bytes));
+  std::vector<double> seconds;
+  int const rank = port.rank(), other = 1 - rank;
+  auto const send = [&] { port.wait(port.start_send(data.data(), bytes, other, 0, where)); };
+  auto const receive = [&] { port.wait(port.start_receive(data.data(), bytes, other, 0, where)); };
+  for (int run = 0; run <= runs; ++run) {
+    port.barrier(where);
+    if (rank > 1) continue;
+    std::int64_t const begin = exec::now_ns();
+    if (rank == 0) send(), receive();
+    else receive(), send();
+    if (run > 0) seconds.push_back(static_cast<double>(exec::now_ns() - begin) / 2e9);
+  }
+  return rank > 1 ? 0 : static_cast<double>(bytes) / quantile(std::move(seconds), 0.25);
+}
+
 }  // namespace detail
 
 /// The link that explains how long sums, gathers and scattered sums over the ranks of `port` take, small ones and some
 /// of `bytes`, `runs` of each: the median where they share memory, the lower quartile where they send messages, which
-/// come late at times; and what part of its time messages cost a rank that computes meanwhile. Sums are of memory that
-/// the ranks share, where they have some, as gradients are; the others of memory of their own that no cache holds, as
-/// parts of parameters are. Ranks: all. Blocking.
+/// come late at times; of a single message; and what part of its time messages cost a rank that computes meanwhile.
+/// Sums are of memory that the ranks share, where they have some, as gradients are; the others of memory of their own
+/// that no cache holds, as parts of parameters are. Ranks: all. Blocking.
 inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t bytes = std::int64_t{4} << 20, int runs = 9,
                          std::source_location where = std::source_location::current()) {
   std::int64_t const ranks = port.size(), count = bytes / 4 / ranks * ranks;
@@ -161,6 +180,7 @@ inline Link measure_link(comm::Port& port, bool shared_memory, std::int64_t byte
           .latency = latency,
           .gather = rate(Collective::all_gather, gather),
           .scatter = rate(Collective::reduce_scatter, scatter),
+          .message = shared_memory ? 0 : detail::measure_message(port, bytes / 4, runs, where),
           .burden = overlap.burden,
           .stretch = overlap.stretch,
           .shared_memory = shared_memory};
