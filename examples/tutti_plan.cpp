@@ -59,7 +59,7 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--measure", a.measure, "measure this machine with the ranks that were started, and write FILE");
   app.add_option("--svg", a.svg, "writes the best layout's step, or pipeline, as a picture");
   app.add_flag("--json", a.json, "a JSON object for each layout, a line each, and nothing else");
-  app.add_flag("--pipelines", a.pipelines, "also search pipelines, of schedule 1f1b and up to --zero 1");
+  app.add_flag("--pipelines", a.pipelines, "also search pipelines, of every schedule");
   train::add_setting(app, "--zero", a.zero, setting::Range<int>{0, 3}, "also search ZeRO's stages up to this one");
   train::add_setting(app, "--runs", a.runs, setting::Range<int>{1, 1000}, "of --measure, of each layout");
 }

@@ -179,6 +179,30 @@ TEST_CASE("what a search is told to refuse is listed with the reason, and other 
   CHECK(refused == std::set<std::string>{"d=2,t=1,zero=1"});
 }
 
+TEST_CASE("a search has of each pipeline the schedule that is best, where 1F1B leaves stages idle") {
+  Cluster cluster = machine(2);
+  Work const work = work_of(1);
+  std::vector<Prediction> const found = search<Loss>(model, work, cluster, {.sequences = 4, .zero = 3});
+  auto const of = [&](int pipeline, int zero) -> Prediction const* {
+    for (Prediction const& one : found)
+      if (one.layout.pipeline == pipeline && one.layout.zero == zero) return &one;
+    return nullptr;
+  };
+  REQUIRE(of(2, 0) != nullptr);
+  Prediction const& best = *of(2, 0);
+  CHECK(best.refused.empty());
+  CHECK(best.layout.schedule != Schedule::one_forward_one_backward);
+  Layout plain = best.layout;
+  plain.schedule = Schedule::one_forward_one_backward, plain.chunks = 1;
+  Work same = work;
+  same.options.batch = best.batch, same.options.evaluation_batch = best.batch;
+  CHECK(best.tokens_per_second > predict<Loss>(model, same, plain, cluster).tokens_per_second);
+  std::vector<Prediction> const four = search<Loss>(model, work, machine(4), {.sequences = 4, .zero = 3});
+  CHECK(std::any_of(four.begin(), four.end(), [](Prediction const& one) {
+    return one.refused.empty() && one.layout.pipeline == 2 && one.layout.zero == 3;
+  }));
+}
+
 TEST_CASE("steps have a phase: forward, head, backward, update, in this order") {
   RankPrograms const planned =
       compile_programs<Loss>(model, work_of(2).options, optim::AdamW{}, {.tensor = 2}, machine(2));

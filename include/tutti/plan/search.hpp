@@ -33,14 +33,18 @@ struct SearchOptions {
   std::function<std::string(Layout const&)> refuse = {};
 };
 
-/// Of every way to write the devices as data x tensor x pipeline, and of every size of micro-batch, the best; those
-/// that cannot be behind them.
+/// Of every way to write the devices as data x tensor x pipeline, of every size of micro-batch, and of schedules of
+/// pipelines with that size that is best with 1F1B, the best; those that cannot be behind them.
 /// Determinism  the order is that of tokens a second, of equal ones that in which they were found
 template <class Loss>
 std::vector<Prediction> search(typename Loss::Config const& config, Work const& work, Cluster const& cluster,
                                SearchOptions const& options, MeasuredSteps const* measured = nullptr,
                                std::source_location where = std::source_location::current()) {
   std::vector<Prediction> found;
+  auto const better = [](Prediction const& a, Prediction const& b) {
+    if (a.refused.empty() != b.refused.empty()) return a.refused.empty();
+    return a.refused.empty() ? a.tokens_per_second > b.tokens_per_second : a.memory_of_rank < b.memory_of_rank;
+  };
   int const devices = cluster.devices();
   auto const attempt = [&](Layout const& layout, std::int64_t batch, graph::Recompute recompute) {
     Work one = work;
@@ -79,7 +83,7 @@ std::vector<Prediction> search(typename Loss::Config const& config, Work const& 
       std::int64_t const rows = options.sequences / layout.data;
       int const stages = layout.data == 1 || options.zero < 1 ? 0 : options.zero;
       for (int zero = 0; zero <= stages; ++zero) {
-        if (zero >= 2 && pipeline > 1) continue;  // gradients would travel for every micro-batch
+        if (zero >= 2 && pipeline > 1 && cluster.device.kind != DeviceKind::cpu) continue;  // these are not planned
         Prediction best;
         bool any = false;
         for (std::int64_t batch = 1; batch <= rows; batch *= 2) {
@@ -90,14 +94,17 @@ std::vector<Prediction> search(typename Loss::Config const& config, Work const& 
           if (!prediction.refused.empty() && options.recompute && prediction.seconds > 0 &&
               work.options.recompute == graph::Recompute::none)
             prediction = attempt(layout, batch, graph::Recompute::block);
-          auto const better = [](Prediction const& a, Prediction const& b) {
-            if (a.refused.empty() != b.refused.empty()) return a.refused.empty();
-            return a.refused.empty() ? a.tokens_per_second > b.tokens_per_second
-                                     : a.memory_of_rank < b.memory_of_rank;
-          };
           if (!any || better(prediction, best)) best = prediction;
           any = true;
           if (prediction.seconds == 0) break;  // another batch does not mend it
+        }
+        // gpipe takes as long as 1F1B, and more memory.
+        Layout other = best.layout;
+        for (Schedule const schedule : {Schedule::zero_bubble, Schedule::interleaved}) {
+          if (pipeline == 1 || !any || !best.refused.empty()) break;
+          other.schedule = schedule;
+          other.chunks = schedule == Schedule::interleaved ? 2 : 1;
+          if (Prediction const one = attempt(other, best.batch, best.recompute); better(one, best)) best = one;
         }
         if (any) found.push_back(best);
         if (zero == 0 && any && best.seconds == 0) break;  // ZeRO does not mend it either

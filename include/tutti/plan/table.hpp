@@ -21,16 +21,21 @@ namespace tutti::plan {
 
 /// A line for each layout that can be, then those that cannot with their reasons; at most so many of each.
 inline std::string table(std::vector<Prediction> const& predictions, std::size_t most = 12) {
-  std::string out = fmt::format("{:<40} {:>11} {:>9} {:>10} {:>10} {:>7} {:>8} {:>9} {:>11}\n", "layout", "batch",
-                                "memory", "in a node", "between", "bubble", "exposed", "ms a step", "tokens/s");
+  auto const name = [](Prediction const& p) {
+    return to_string(p.layout) + (p.recompute == graph::Recompute::block ? " recompute" : "");
+  };
+  std::size_t width = 40;
+  for (Prediction const& p : predictions) width = std::max(width, name(p).size());
+  std::string out =
+      fmt::format("{:<{}} {:>11} {:>9} {:>10} {:>10} {:>7} {:>8} {:>9} {:>11}\n", "layout", width, "batch", "memory",
+                  "in a node", "between", "bubble", "exposed", "ms a step", "tokens/s");
   std::size_t shown = 0, refused = 0;
   for (Prediction const& p : predictions) {
     if (!p.refused.empty() || shown++ >= most) continue;
     double inside = 0, between = 0;
     for (std::size_t axis = 0; axis < graph::mesh_axes; ++axis)
       inside += p.traffic.inside[axis], between += p.traffic.between[axis];
-    out += fmt::format("{:<40} {:>11} {:>9} {:>10} {:>10} {:>6.1f}% {:>7.1f}% {:>9.1f} {:>11.0f}\n",
-                       to_string(p.layout) + (p.recompute == graph::Recompute::block ? " recompute" : ""),
+    out += fmt::format("{:<{}} {:>11} {:>9} {:>10} {:>10} {:>6.1f}% {:>7.1f}% {:>9.1f} {:>11.0f}\n", name(p), width,
                        fmt::format("{} x {}", p.batch, p.layout.micro_steps), train::human_bytes(p.memory_of_rank),
                        train::human_bytes(inside), train::human_bytes(between), 100 * p.bubble,
                        100 * p.exposed / p.seconds, 1e3 * p.seconds, p.tokens_per_second);
@@ -39,7 +44,7 @@ inline std::string table(std::vector<Prediction> const& predictions, std::size_t
   for (Prediction const& p : predictions) {
     if (p.refused.empty() || refused++ >= most) continue;
     if (refused == 1) out += "not possible:\n";
-    out += fmt::format("  {:<38} {}\n", to_string(p.layout), p.refused);
+    out += fmt::format("  {:<{}} {}\n", to_string(p.layout), width - 2, p.refused);
   }
   if (refused > most) out += fmt::format("  and {} more\n", refused - most);
   return out;
