@@ -30,7 +30,7 @@ struct SearchOptions {
   int zero = 1;                 ///< stages up to this one
   bool recompute = true;        ///< blocks are computed again where memory is too small otherwise
   /// Why a layout cannot be, beside what its programs say; "": it can. As a trainer refuses combinations of its flags.
-  std::function<std::string(Layout const&)> refuse = {};
+  std::function<std::string(Layout const&)> refuse = nullptr;
 };
 
 /// Of every way to write the devices as data x tensor x pipeline, of every size of micro-batch, and of schedules of
