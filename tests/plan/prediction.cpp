@@ -159,7 +159,7 @@ TEST_CASE("memory that collectives under way take is found in the process's own"
       std::source_location::current());
   if (train::ProcessUse::forget_peak()) {
     CHECK(held > 0.9);
-    CHECK(held < 1.25);  // the address sanitizer has an eighth more
+    CHECK(held < (TUTTI_SANITIZED ? 1.25 : 1.1));  // the address sanitizer takes an eighth beside it
   } else {
     CHECK(held == 0);
   }

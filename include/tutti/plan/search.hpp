@@ -98,13 +98,13 @@ std::vector<Prediction> search(typename Loss::Config const& config, Work const& 
           any = true;
           if (prediction.seconds == 0) break;  // another batch does not mend it
         }
-        // gpipe takes as long as 1F1B, and more memory.
-        Layout other = best.layout;
-        for (Schedule const schedule : {Schedule::zero_bubble, Schedule::interleaved}) {
-          if (pipeline == 1 || !any || !best.refused.empty()) break;
-          other.schedule = schedule;
-          other.chunks = schedule == Schedule::interleaved ? 2 : 1;
-          if (Prediction const one = attempt(other, best.batch, best.recompute); better(one, best)) best = one;
+        if (pipeline > 1 && any && best.refused.empty()) {  // gpipe takes as long as 1F1B, and more memory
+          Layout other = best.layout;
+          for (Schedule const schedule : {Schedule::zero_bubble, Schedule::interleaved}) {
+            other.schedule = schedule;
+            other.chunks = schedule == Schedule::interleaved ? 2 : 1;
+            if (Prediction const one = attempt(other, best.batch, best.recompute); better(one, best)) best = one;
+          }
         }
         if (any) found.push_back(best);
         if (zero == 0 && any && best.seconds == 0) break;  // ZeRO does not mend it either

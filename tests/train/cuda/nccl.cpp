@@ -227,13 +227,12 @@ TEST_CASE("devices that are stages of a pipeline train as one does, whatever the
       CHECK(static_cast<bool>(mesh.device) == (one.sizes.data > 1));
       int const device = comm.backend().accelerator().index();
       by_nccl[at] = trained(device, mesh, one.micro_steps, one.wish);
-      if (ranks == 2) return;  // where nothing is NCCL's
       again[at] = trained(device, mesh, one.micro_steps, one.wish);
+      if (ranks == 2) return;  // where nothing is NCCL's
       mesh.device = mesh.tensor_device = nullptr;
       by_host[at] = trained(device, mesh, one.micro_steps, one.wish);
     });
     test::check_clean();
-    if (ranks == 2) again = by_host = by_nccl;
     double const bound = one.wish.compute == DType::float32 ? 1e-5 : 2e-3;
     for (std::size_t at = 0; at < by_nccl.size(); ++at) {
       CHECK(by_nccl[at].losses == by_nccl[0].losses);
@@ -241,13 +240,13 @@ TEST_CASE("devices that are stages of a pipeline train as one does, whatever the
       CHECK(by_nccl[at].hash == again[at].hash);
       for (std::size_t i = 0; i < 4; ++i) {
         CHECK(by_nccl[at].losses[i] == Approx(whole.losses[i]).epsilon(bound));
-        CHECK(by_host[at].losses[i] == Approx(whole.losses[i]).epsilon(bound));
+        if (ranks > 2) CHECK(by_host[at].losses[i] == Approx(whole.losses[i]).epsilon(bound));
         CHECK(by_nccl[at].exposed_ms[i] > 0);
       }
       CHECK(by_nccl[at].validation == Approx(whole.validation).epsilon(bound));
     }
     CHECK(by_nccl[0].parameters == Approx(whole.parameters).epsilon(bound));
-    CHECK(by_host[0].parameters == Approx(whole.parameters).epsilon(bound));
+    if (ranks > 2) CHECK(by_host[0].parameters == Approx(whole.parameters).epsilon(bound));
   }
 }
 

@@ -307,6 +307,7 @@ class Executor : public Ports {
   /// The device starts collectives by itself if it can start all of the program, once they are captured.
   void find_queue();
   comm::PortCall port_call(Step const& step) const;
+  static comm::Port::Ticket start_call(comm::Port& port, comm::PortCall const& call, std::source_location where);
   Owner<Call> copy_of(Step const& step, Operands const& operands) const;
   [[noreturn]] static void refuse_ranks(Step const& step, int ranks) {
     throw Error(ErrorKind::communication, "graph::cuda::Executor",

@@ -6,7 +6,6 @@
 #include <tutti/graph/cuda/executor.hpp>
 
 #include <cstddef>
-#include <cstring>
 #include <source_location>
 
 namespace tutti::graph::cuda {
@@ -49,6 +48,18 @@ inline void Executor::take_part(std::size_t s, std::source_location where) {
   throw Error(ErrorKind::internal, "graph::cuda::Executor", "a step has no call");
 }
 
+inline comm::Port::Ticket Executor::start_call(comm::Port& port, comm::PortCall const& call,
+                                               std::source_location where) {
+  using Kind = comm::PortCall::Kind;
+  switch (call.kind) {
+    case Kind::broadcast: return port.start_broadcast(call.to, call.count, call.dtype, call.root, where);
+    case Kind::all_gather: return port.start_all_gather(call.from, call.to, call.count, call.dtype, where);
+    case Kind::reduce_scatter:
+      return port.start_reduce_scatter(call.from, call.to, call.count, call.dtype, call.op, where);
+    default: return port.start_all_reduce(call.to, call.count, call.dtype, call.op, where);
+  }
+}
+
 inline std::byte* Executor::staged(Step const& step) const {
   bool const gathers = step.kind == StepKind::all_gather;
   return static_cast<std::byte*>(staged_.data()) +
@@ -80,15 +91,9 @@ inline void Executor::send(std::size_t s, std::source_location where) {
 inline void Executor::begin_next() {
   Flight& flight = flights_[sent_[begun_++]];
   Step const& step = program_.list.steps[flight.step];
-  auto const here = std::source_location::current();
-  Ref const& x = step.reads[0];
-  std::byte* const data = reaches_device(step) ? pointer(x) : staged(step);
-  if (step.kind == StepKind::all_gather)
-    flight.ticket = flight.port->start_all_gather(
-        data, reaches_device(step) ? pointer(step.writes[0]) : staged_result(step), x.shape.size(), x.dtype, here);
-  else
-    flight.ticket = flight.port->start_all_reduce(data, sent_elements(step), x.dtype,
-                                                  static_cast<comm::PortOp>(step.operation), here);
+  comm::PortCall call = port_call(step);
+  if (!reaches_device(step)) call.from = staged(step), call.to = staged_result(step);
+  flight.ticket = start_call(*flight.port, call, std::source_location::current());
   flight.pending = false;
   flight.started = true;
 }
@@ -133,33 +138,23 @@ inline void Executor::collective(Step const& step, std::source_location where) {
   comm::Port& port = *port_of(step);
   if (step.kind != StepKind::broadcast && step.root != port.size()) refuse_ranks(step, port.size());
   auto const in = static_cast<std::size_t>(x.bytes()), out = static_cast<std::size_t>(y.bytes());
-  std::byte *from = pointer(x), *to = pointer(y);
+  comm::PortCall call = port_call(step);
+  bool const reaches = reaches_device(step), in_place = step.kind == StepKind::broadcast;
   begin_all(where);  // every rank starts them before this one
   Wait const& wait = next_wait();
   wait.begin.record(stream(), where);
-  bool const reaches = reaches_device(step);
   if (!reaches) {
-    from = staging_.data();
-    to = staging_.data() + staging_bytes_;
+    std::byte* const to = staging_.data() + staging_bytes_;
+    std::byte* const from = in_place ? to : staging_.data();
+    call.from = from, call.to = to;
     tutti::cuda::copy_to_host(stream(), from, pointer(x), in, where);
+  } else if (in_place) {
+    tutti::cuda::copy_on_device(stream(), pointer(y), pointer(x), in, where);
   }
   stream().wait(where);
-  comm::Port::Ticket ticket = 0;
-  if (step.kind == StepKind::broadcast) {
-    if (reaches) {
-      tutti::cuda::copy_on_device(stream(), to, from, in, where);
-      stream().wait(where);
-    } else std::memcpy(to, from, in);
-    ticket = port.start_broadcast(to, y.shape.size(), y.dtype, step.root, where);
-  } else if (step.kind == StepKind::all_gather) {
-    ticket = port.start_all_gather(from, to, x.shape.size(), x.dtype, where);
-  } else {
-    ticket =
-        port.start_reduce_scatter(from, to, y.shape.size(), y.dtype, static_cast<comm::PortOp>(step.operation), where);
-  }
-  port.wait(ticket);
+  port.wait(start_call(port, call, where));
   if (!reaches) {
-    tutti::cuda::copy_to_device(stream(), pointer(y), to, out, where);
+    tutti::cuda::copy_to_device(stream(), pointer(y), call.to, out, where);
     stream().wait(where);  // the next collective has the same place
   }
   wait.end.record(stream(), where);
