@@ -155,10 +155,13 @@ def check():
                for p in (q.relative_to(TUTTI).as_posix() for q in sorted(folder.rglob("*.hpp")))}
     umbrellas = {p for p in headers if (TUTTI / p).with_suffix("").is_dir()}
     covered, titles = set(), {}
+    build = "".join(file.read_text() for folder in (TESTS, ROOT / "examples") for file in folder.rglob("meson.build"))
     for test in sorted(TESTS.rglob("*.cpp")):
         path = test.relative_to(TESTS)
         free = path.parts[0] in FREE_TESTS or path.name.startswith("laws")
         mirror = path.with_suffix(".hpp").as_posix()
+        if test.name not in build and f"'{test.stem}'" not in build:
+            errors.append(f"tests/{path}: no meson.build names it, so nothing compiles it")
         for title in re.findall(r'TEST_CASE\(\s*"([^"]+)"', test.read_text()):
             # A folder's tests are one program, which refuses to start; one that is compiled alone does not notice.
             if title in titles:

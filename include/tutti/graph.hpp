@@ -48,6 +48,7 @@
 #include <tutti/graph/divide.hpp>
 #include <tutti/graph/early_gathers.hpp>
 #include <tutti/graph/fit_cuda.hpp>
+#include <tutti/graph/late_scatters.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/lower_arrays.hpp>
 #include <tutti/graph/lower_composites.hpp>

@@ -12,6 +12,7 @@
 #include <tutti/graph/early_gathers.hpp>
 #include <tutti/graph/fit_cuda.hpp>
 #include <tutti/graph/fuse.hpp>
+#include <tutti/graph/late_scatters.hpp>
 #include <tutti/graph/lower.hpp>
 #include <tutti/graph/narrow.hpp>
 #include <tutti/graph/plan.hpp>
@@ -40,7 +41,10 @@ TUTTI_INLINE Program compile(Graph const& graph, CompileOptions const& options) 
     lowering::share_in_place(program.list);
   }
   lowering::UpdateDivision(program.list, options.division).run();
-  if (options.target != Target::iree) lowering::start_gathers_early(program.list);
+  if (options.target != Target::iree) {
+    lowering::wait_late_for_scatters(program.list);
+    lowering::start_gathers_early(program.list);
+  }
   program.plan = plan_memory(program.list);
   validate(program.list, program.plan);
   return program;

@@ -27,7 +27,7 @@ inline void start_gathers_early(StepList& list) {
   List<Gather> gathers;
   List<std::int32_t> written(list.buffers.size(), -1);  // by the buffer that brings the memory
   std::int64_t budget = 0, layer_bytes = 0;
-  std::int32_t layer = -1, slots = 0;
+  std::int32_t layer = -1, slots = slots_of(list);
   std::size_t of_layer = 0;  // the first gather of a layer, which ends where one is gathered again
   auto const again = [&](Gather const& gather) {
     return std::any_of(gathers.begin() + static_cast<std::ptrdiff_t>(of_layer), gathers.end(),
@@ -35,7 +35,6 @@ inline void start_gathers_early(StepList& list) {
   };
   for (std::int32_t s = 0; s < static_cast<std::int32_t>(list.steps.size()); ++s) {
     Step const& step = list.steps[static_cast<std::size_t>(s)];
-    slots = std::max(slots, step.slot + 1);
     if (step.kind == StepKind::all_gather) {
       auto const [from, offset] = list.home(step.reads[0].buffer);
       BufferId const to = step.writes[0].buffer;
@@ -67,27 +66,14 @@ inline void start_gathers_early(StepList& list) {
     for (; next < gathers.size() && gathers[next].begin <= s; ++next) {
       if (gathers[next].begin == gathers[next].at) continue;
       Step& early = list.steps[static_cast<std::size_t>(gathers[next].at)];
-      Step wait;
-      wait.kind = StepKind::all_gather_wait;
-      wait.reads = {early.writes[0]};
-      wait.mesh_axis = early.mesh_axis;
-      wait.slot = early.slot = slots++;
-      wait.layer = early.layer, wait.node = early.node;
-      wait.where = early.where, wait.scope = early.scope;
+      early.slot = slots++;
+      Step wait = wait_for(early, StepKind::all_gather_wait);
       steps.push_back(std::exchange(early, std::move(wait)));
     }
     steps.push_back(std::move(list.steps[static_cast<std::size_t>(s)]));
   }
   list.steps = std::move(steps);
-  // Slots count what begins, in its order.
-  List<std::int32_t> order(static_cast<std::size_t>(slots), -1);
-  std::int32_t begun = 0;
-  for (Step& step : list.steps) {
-    if (step.slot < 0) continue;
-    std::int32_t& place = order[static_cast<std::size_t>(step.slot)];
-    if (place < 0) place = begun++;
-    step.slot = place;
-  }
+  number_slots(list);
 }
 
 }  // namespace tutti::graph::lowering

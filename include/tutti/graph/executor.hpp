@@ -214,7 +214,8 @@ class Executor : public Ports {
         started_ = step.slot + 1;
         break;
       case StepKind::all_reduce_wait:
-      case StepKind::all_gather_wait: {
+      case StepKind::all_gather_wait:
+      case StepKind::reduce_scatter_wait: {
         if (port == nullptr) break;
         Flight& flight = flights_[lowering::at(step.slot)];
         if (flight.active) wait(*port, flight.ticket, step.mesh_axis);
@@ -269,11 +270,6 @@ class Executor : public Ports {
       return;
     }
     comm::Port::Ticket ticket = 0;
-    if (step.slot >= 0) {
-      flights_[lowering::at(step.slot)] = {port->start_all_gather(from, to, x.shape.size(), x.dtype, here), true, port};
-      started_ = step.slot + 1;
-      return;
-    }
     if (step.kind == StepKind::broadcast) {
       std::memcpy(to, from, static_cast<std::size_t>(x.bytes()));
       ticket = port->start_broadcast(to, y.shape.size(), y.dtype, step.root, here);
@@ -287,7 +283,9 @@ class Executor : public Ports {
       ticket = port->start_reduce_scatter(from, to, y.shape.size(), y.dtype,
                                           static_cast<comm::PortOp>(step.operation), here);
     }
-    wait(*port, ticket, step.mesh_axis);
+    if (step.slot < 0) return wait(*port, ticket, step.mesh_axis);
+    flights_[lowering::at(step.slot)] = {ticket, true, port};
+    started_ = step.slot + 1;
   }
   void send_receive(comm::Port& port, Step const& step, std::byte* from, std::byte* to) {
     auto const here = std::source_location::current();
@@ -307,8 +305,12 @@ class Executor : public Ports {
   void look(std::size_t s) {
     Step const& step = program_.list.steps[s];
     if (is_start(step)) return;
-    for (Ref const& result : step.kind == StepKind::all_gather_wait ? step.reads : step.writes)
+    bool const ends = step.kind == StepKind::all_gather_wait || step.kind == StepKind::reduce_scatter_wait;
+    auto const look_at = [&](Ref const& result) {
       options_.not_finite->look(static_cast<std::int32_t>(s), result, pointer(result));
+    };
+    if (ends) return look_at(step.reads[0]);
+    for (Ref const& result : step.writes) look_at(result);
   }
   void wait(comm::Port& port, comm::Port::Ticket ticket, MeshAxis axis) {
     std::int64_t const begin = exec::now_ns();

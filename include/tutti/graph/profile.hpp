@@ -49,8 +49,10 @@ inline StepCost cost_of(Step const& step) {
     // Moved between the two.
     case StepKind::all_reduce_start:
     case StepKind::all_reduce_wait:
-    case StepKind::all_gather_wait: cost.bytes = 0; break;
+    case StepKind::all_gather_wait:
+    case StepKind::reduce_scatter_wait: cost.bytes = 0; break;
     case StepKind::all_gather:
+    case StepKind::reduce_scatter:
       if (step.slot >= 0) cost.bytes = 0;
       break;
     default: break;

@@ -120,20 +120,22 @@ enum class StepKind : std::uint8_t {
   all_gather,
   reduce_scatter,
   all_to_all,
-  send_receive,     ///< x -> y, complete when the step ends, but for an all_gather with a slot
-  all_gather_wait,  ///< x -> : what the all_gather with this slot writes
-  node_sum,         ///< x -> y: over the ranks of a Division; float64
-  node_barrier,     ///< all of them have come here
+  send_receive,         ///< x -> y, complete when the step ends, but for those with a slot
+  all_gather_wait,      ///< x -> : what the all_gather with this slot writes
+  reduce_scatter_wait,  ///< x, operand -> : what the reduce_scatter with this slot writes, and reads until then
+  node_sum,             ///< x -> y: over the ranks of a Division; float64
+  node_barrier,         ///< all of them have come here
 };
 
-/// One that the step begins and ends, but for an all_gather with a slot.
+/// One that the step begins and ends, but for those with a slot.
 constexpr bool is_collective(StepKind kind) noexcept {
   return kind == StepKind::broadcast || kind == StepKind::all_gather || kind == StepKind::reduce_scatter ||
          kind == StepKind::all_to_all || kind == StepKind::send_receive;
 }
 /// The end of a collective that another step began.
 constexpr bool is_wait(StepKind kind) noexcept {
-  return kind == StepKind::all_reduce_wait || kind == StepKind::all_gather_wait;
+  return kind == StepKind::all_reduce_wait || kind == StepKind::all_gather_wait ||
+         kind == StepKind::reduce_scatter_wait;
 }
 
 constexpr std::string_view name(StepKind kind) noexcept {
@@ -178,6 +180,7 @@ constexpr std::string_view name(StepKind kind) noexcept {
     case StepKind::all_to_all: return "all_to_all";
     case StepKind::send_receive: return "send_receive";
     case StepKind::all_gather_wait: return "all_gather_wait";
+    case StepKind::reduce_scatter_wait: return "reduce_scatter_wait";
     case StepKind::node_sum: return "node_sum";
     case StepKind::node_barrier: return "node_barrier";
   }
@@ -226,7 +229,7 @@ struct Step {
   double value = 1;              ///< fill: the value; gemm: alpha; attention, cross entropies: scale; dropout: p
   double eps = 1e-5;             ///< normalisation, adamw
   double beta1 = 0, beta2 = 0, weight_decay = 0;  ///< adamw
-  std::int32_t slot = -1;                         ///< all_reduce, all_gather: which one in flight
+  std::int32_t slot = -1;                         ///< collectives in flight: which one
   bool scatter = false;          ///< all_reduce_start: of the result, a rank needs only its section of the bucket
 
   CustomOperation const* custom = nullptr;  ///< custom
@@ -285,7 +288,37 @@ inline std::int64_t sent_elements(Step const& start) {
 
 /// The beginning of a collective that goes on beside the steps behind it, until one waits for it.
 inline bool is_start(Step const& step) noexcept {
-  return step.kind == StepKind::all_reduce_start || (step.kind == StepKind::all_gather && step.slot >= 0);
+  return step.kind == StepKind::all_reduce_start || (is_collective(step.kind) && step.slot >= 0);
+}
+
+/// Numbers the slots in the order in which their collectives begin. A slot may belong to one collective alone.
+inline void number_slots(StepList& list) {
+  List<std::int32_t> numbers;
+  std::int32_t begun = 0;
+  for (Step& step : list.steps) {
+    if (step.slot < 0) continue;
+    while (static_cast<std::int32_t>(numbers.size()) <= step.slot) numbers.push_back(-1);
+    std::int32_t& number = numbers[static_cast<std::size_t>(step.slot)];
+    if (number < 0) number = begun++;
+    step.slot = number;
+  }
+}
+/// One more than the largest slot.
+inline std::int32_t slots_of(StepList const& list) {
+  std::int32_t slots = 0;
+  for (Step const& step : list.steps) slots = std::max(slots, step.slot + 1);
+  return slots;
+}
+/// The end of a collective, which began in a step of its own.
+inline Step wait_for(Step const& begun, StepKind kind) {
+  Step wait;
+  wait.kind = kind;
+  wait.reads = {begun.writes[0]};
+  wait.mesh_axis = begun.mesh_axis;
+  wait.slot = begun.slot;
+  wait.layer = begun.layer, wait.node = begun.node;
+  wait.where = begun.where, wait.scope = begun.scope;
+  return wait;
 }
 
 /// Bytes that a run gives to collectives along this axis, a tensor once whatever becomes of it.

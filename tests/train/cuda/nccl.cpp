@@ -273,7 +273,7 @@ TEST_CASE(
                            },
                            {.captures = way == 0});
     test::check_clean();
-    CHECK(test::contains(table, "all_gather_wait"));
+    for (char const* const wait : {"all_gather_wait", "reduce_scatter_wait"}) CHECK(test::contains(table, wait));
     for (auto const& by_rank : outcomes)
       for (int const rank : {0, 1}) {
         CHECK(by_rank[rank].losses == by_rank[0].losses);

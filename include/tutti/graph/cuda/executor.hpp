@@ -340,12 +340,12 @@ class Executor : public Ports {
   }
   /// The operand's place in pinned memory: of a bucket that in the pool.
   std::byte* staged(Step const& step) const;
-  /// The result's: of a gather behind the operand.
+  /// The result's: behind the operand, but for buckets.
   std::byte* staged_result(Step const& step) const;
   static std::size_t operand_bytes(Step const& step);
-  /// Places in pinned memory from `first` on for the gathers that begin early; those that are not on their way at the
-  /// same time may have the same. Returns where they end.
-  std::int64_t place_gathers(std::int64_t first);
+  /// Places in pinned memory from `first` on for collectives that other steps wait for; those that are not on their way
+  /// at the same time may have the same. Returns where they end.
+  std::int64_t place_staged(std::int64_t first);
   void send(std::size_t s, std::source_location where);
   /// Starts the first that was sent and not begun. Every rank starts those of both axes in the order of the steps:
   /// devices may make one after the other, and ranks of different orders would wait for each other.
@@ -380,8 +380,8 @@ class Executor : public Ports {
   comm::PortQueue* queue_ = nullptr;            // of collectives that are captured
   comm::PortCall total_;                        // what stands for all of them
   tutti::cuda::Stream copies_;
-  tutti::cuda::PinnedMemory staged_;  // of buckets, and behind them of gathers that begin early
-  List<std::int64_t> gathers_at_;     // where in it, by slot
+  tutti::cuda::PinnedMemory staged_;  // of buckets, and behind them of what else other steps wait for
+  List<std::int64_t> staged_at_;      // where in it, by slot
   Memory staging_;                    // of other collectives: operand, result
   std::int64_t staging_bytes_ = 0;
   Profile profile_;

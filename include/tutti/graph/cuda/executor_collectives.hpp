@@ -38,7 +38,8 @@ inline void Executor::take_part(std::size_t s, std::source_location where) {
   switch (step.kind) {
     case StepKind::all_reduce_start: return send(s, where);
     case StepKind::all_reduce_wait:
-    case StepKind::all_gather_wait: return await(step, where);
+    case StepKind::all_gather_wait:
+    case StepKind::reduce_scatter_wait: return await(step, where);
     case StepKind::all_reduce:
       throw Error(ErrorKind::internal, "graph::cuda::Executor", "a reduction was left without a bucket");
     default: break;
@@ -61,22 +62,20 @@ inline comm::Port::Ticket Executor::start_call(comm::Port& port, comm::PortCall 
 }
 
 inline std::byte* Executor::staged(Step const& step) const {
-  bool const gathers = step.kind == StepKind::all_gather;
   return static_cast<std::byte*>(staged_.data()) +
-         (gathers ? gathers_at_[lowering::at(step.slot)] : bucket_offset(step));
+         (is_collective(step.kind) ? staged_at_[lowering::at(step.slot)] : bucket_offset(step));
 }
 inline std::byte* Executor::staged_result(Step const& step) const {
-  return step.kind == StepKind::all_gather ? staged(step) + align_up(step.reads[0].bytes()) : staged(step);
+  return is_collective(step.kind) ? staged(step) + align_up(step.reads[0].bytes()) : staged(step);
 }
 inline std::size_t Executor::operand_bytes(Step const& step) {
-  if (step.kind == StepKind::all_gather) return static_cast<std::size_t>(step.reads[0].bytes());
+  if (is_collective(step.kind)) return static_cast<std::size_t>(step.reads[0].bytes());
   return static_cast<std::size_t>(sent_elements(step)) * size_of(step.reads[0].dtype);
 }
 
 inline void Executor::send(std::size_t s, std::source_location where) {
   Step const& step = program_.list.steps[s];
-  if (step.kind == StepKind::all_gather && step.root != port_of(step)->size())
-    refuse_ranks(step, port_of(step)->size());
+  if (is_collective(step.kind) && step.root != port_of(step)->size()) refuse_ranks(step, port_of(step)->size());
   tutti::cuda::Event& event = events_[lowering::at(step.slot)];
   event.record(stream(), where);
   if (!reaches_device(step)) {
@@ -125,9 +124,9 @@ inline void Executor::await(Step const& step, std::source_location where) {
   if (flight.started) flight.port->wait(flight.ticket);
   flight.started = false;
   if (!reaches_device(begun)) {
-    bool const gathers = begun.kind == StepKind::all_gather;
-    tutti::cuda::copy_to_device(stream(), pointer(gathers ? begun.writes[0] : begun.reads[0]), staged_result(begun),
-                                gathers ? static_cast<std::size_t>(begun.writes[0].bytes()) : operand_bytes(begun),
+    bool const apart = is_collective(begun.kind);  // a bucket is summed in place
+    tutti::cuda::copy_to_device(stream(), pointer(apart ? begun.writes[0] : begun.reads[0]), staged_result(begun),
+                                apart ? static_cast<std::size_t>(begun.writes[0].bytes()) : operand_bytes(begun),
                                 where);
   }
   wait.end.record(stream(), where);

@@ -62,26 +62,26 @@ inline void Executor::find_writes() {
     }
 }
 
-inline std::int64_t Executor::place_gathers(std::int64_t first) {
+inline std::int64_t Executor::place_staged(std::int64_t first) {
   struct Place {
-    std::int32_t slot = -1;  // of the gather that is on its way there
+    std::int32_t slot = -1;  // of the collective that is on its way there
     std::int64_t begin = 0, end = 0;
   };
   List<Place> taken;  // in the order of memory
   std::int64_t end = first;
-  gathers_at_.assign(flights_.size(), first);
+  staged_at_.assign(flights_.size(), first);
   for (std::size_t s = 0; s < program_.list.steps.size(); ++s) {
     Step const& step = program_.list.steps[s];
-    if (step.kind == StepKind::all_gather_wait)
+    if (step.kind == StepKind::all_gather_wait || step.kind == StepKind::reduce_scatter_wait)
       taken.erase_if([&](Place const& place) { return place.slot == step.slot; });
-    if (calls_[s] || step.kind != StepKind::all_gather || !is_start(step)) continue;
+    if (calls_[s] || !is_collective(step.kind) || !is_start(step)) continue;
     std::int64_t const bytes = align_up(step.reads[0].bytes()) + align_up(step.writes[0].bytes());
     std::int64_t at = first;
     std::size_t i = 0;
     for (; i < taken.size() && taken[i].begin < at + bytes; ++i) at = taken[i].end;
     taken.push_back({step.slot, at, at + bytes});
     for (std::size_t k = taken.size() - 1; k > i; --k) std::swap(taken[k], taken[k - 1]);
-    gathers_at_[lowering::at(step.slot)] = at;
+    staged_at_[lowering::at(step.slot)] = at;
     end = std::max(end, at + bytes);
   }
   return end;
@@ -152,7 +152,7 @@ inline void Executor::bind_steps() {
   for (std::size_t s = 0; s < list.steps.size(); ++s) passes_host |= !calls_[s] && !reaches_device(list.steps[s]);
   if (!passes_host) return;
   copies_ = tutti::cuda::Stream(stream().device(), tutti::cuda::Stream::Priority::high);
-  staged = place_gathers(align_up(staged));
+  staged = place_staged(align_up(staged));
   staged_ = tutti::cuda::PinnedMemory(static_cast<std::size_t>(std::max<std::int64_t>(staged, 1)));
   staging_ = Memory(std::max<std::int64_t>(2 * staging_bytes_, 1));
 }
