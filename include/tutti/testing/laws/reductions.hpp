@@ -58,7 +58,7 @@ void reduction(Comm& comm, Report& report, Op const& op) {
     auto const called = [&](char const* operation) {
       return title<T>(operation, n, ranks) + " with " + std::string(name(comm::operator_kind<Op>()));
     };
-    auto const expected = filled_by<T>(n * ranks, [&](std::int64_t i) { return reduced<T>(op, ranks, i); });
+    auto const expected = repeated_by<T>(n * ranks, [&](std::int64_t i) { return reduced<T>(op, ranks, i); });
     T const* const exact = expected.data();
     int const root = static_cast<int>((n + 1) % ranks);
     auto const mine = filled<T>(n, rank);

@@ -8,6 +8,7 @@
 #include <tutti/comm.hpp>
 #include <tutti/core/function_ref.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
@@ -32,7 +33,9 @@ struct Report {
 /// Zero, one, odd, around a vector register, around what is sent inline, and large.
 inline std::vector<std::int64_t> sizes() { return {0, 1, 3, 17, 64, 129, 1001, 4099, 70001}; }
 
-/// Element i of rank r's buffer: small, so that sums and products of four ranks are exact in every type.
+/// Element i of rank r's buffer: small, so that sums and products of four ranks are exact in every type. The next
+/// `period` elements are the same again.
+inline constexpr std::int64_t period = 21;
 template <Element T>
 T element(int rank, std::int64_t i, int salt = 0) {
   auto const n = (static_cast<std::int64_t>(rank) * 5 + i * 3 + i / 7 + salt) % 3 + 1;  // 1, 2, 3
@@ -55,9 +58,21 @@ Tensor<T> filled_by(std::int64_t size, FunctionRef<T(std::int64_t)> of) {
   return x;
 }
 
+/// As above, where elements repeat as `element` does.
+template <Element T>
+Tensor<T> repeated_by(std::int64_t size, FunctionRef<T(std::int64_t)> of) {
+  Tensor<T> const first = filled_by<T>(size < period ? size : period, of);
+  Tensor<T> x(Shape{size});
+  T* const elements = x.data();
+  for (std::int64_t done = 0; done < size; done += first.size())
+    std::memcpy(elements + done, first.data(),
+                static_cast<std::size_t>(std::min(first.size(), size - done)) * sizeof(T));
+  return x;
+}
+
 template <Element T>
 Tensor<T> filled(std::int64_t size, int rank, int salt = 0) {
-  return filled_by<T>(size, [&](std::int64_t i) { return element<T>(rank, i, salt); });
+  return repeated_by<T>(size, [&](std::int64_t i) { return element<T>(rank, i, salt); });
 }
 
 /// x[i] == of(i) for every i, bit for bit.

@@ -19,8 +19,8 @@ void scan(Comm& comm, Report& report, Op const& op) {
     };
     auto const mine = filled<T>(n, rank);
     auto const given = mine.clone();
-    auto const through = filled_by<T>(n, [&](std::int64_t i) { return reduced<T>(op, rank + 1, i); });
-    auto const below = filled_by<T>(n, [&](std::int64_t i) { return rank == 0 ? T{} : reduced<T>(op, rank, i); });
+    auto const through = repeated_by<T>(n, [&](std::int64_t i) { return reduced<T>(op, rank + 1, i); });
+    auto const below = repeated_by<T>(n, [&](std::int64_t i) { return rank == 0 ? T{} : reduced<T>(op, rank, i); });
     T const* const inclusive = through.data();
     T const* const exclusive = below.data();
 
