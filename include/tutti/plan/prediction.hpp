@@ -121,6 +121,15 @@ inline void predict_pipeline(Prediction& result, RankPrograms& programs, StepTim
   result.compute = result.seconds * (1 - result.bubble) - result.exposed;
 }
 
+/// A link that was measured with all ranks of a node at once, while only those of one stage work, `crowding` times as
+/// long: transfers in shared memory are made by the ranks themselves, as steps are.
+inline Link at_turns(Link link, double crowding) noexcept {
+  if (!link.shared_memory) return link;
+  for (double* const rate : {&link.bandwidth, &link.gather, &link.scatter, &link.message}) *rate /= crowding;
+  link.latency *= crowding;
+  return link;
+}
+
 }  // namespace detail
 
 /// `picture`, where it is not null, becomes the simulation of the pass that updates, or of the pipeline.
@@ -139,13 +148,15 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
   result.batch = work.options.batch;
   result.recompute = work.options.recompute;
   int const on_node = std::min(cluster.devices_per_node, layout.ranks());
-  AxisCosts const costs(layout, cluster);
   // Where stages take turns at processors the simulation makes them wait.
   bool const turns = detail::stages_at_once(layout, cluster) > 0;
   double crowding = cluster.crowding(turns ? layout.data * layout.tensor : on_node);
   if (measured != nullptr && cluster.processors_per_node > 0)
     crowding /= std::max(1.0, measured->ranks_on_node * measured->threads / cluster.processors_per_node);
   StepTimes const times(cluster.device, measured, crowding);
+  Cluster near = cluster;
+  if (measured != nullptr && turns) near.inside = detail::at_turns(near.inside, crowding);
+  AxisCosts const costs(layout, near);
   RankPrograms programs = compile_programs<Loss>(config, work.options, work.optimizer, layout, cluster, where);
   if (layout.pipeline == 1) {
     LayerGather gather;
