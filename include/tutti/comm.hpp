@@ -59,6 +59,7 @@
 #include <tutti/comm/operand_checks.hpp>
 #include <tutti/comm/transfer.hpp>
 #include <tutti/comm/at_once.hpp>
+#include <tutti/comm/call.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/core/function_ref.hpp>
@@ -70,11 +71,11 @@
 #include <tutti/comm/message_group.hpp>
 #include <tutti/comm/mesh.hpp>
 #include <tutti/comm/plan.hpp>
+#include <tutti/comm/plans.hpp>
+#include <tutti/comm/point_to_point.hpp>
 #include <tutti/comm/ragged.hpp>
 #include <tutti/comm/inferred.hpp>
 #include <tutti/comm/vector_collectives.hpp>
-#include <tutti/comm/point_to_point.hpp>
-#include <tutti/comm/plans.hpp>
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/port.hpp>

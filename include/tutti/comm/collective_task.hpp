@@ -45,7 +45,4 @@ class CollectiveTask final : public Task<typename To::Result> {
   J job_;
 };
 
-/// Movement: no operator.
-struct NoOperator {};
-
 }  // namespace tutti::comm

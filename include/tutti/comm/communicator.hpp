@@ -4,9 +4,13 @@
 /// `Communicator<Backend>`: the vocabulary of collectives and messages, written once over the primitives of a backend.
 /// Its parts are `Collectives`, `VectorCollectives`, `PointToPoint` and `Plans`, each in a header of its own.
 
-#include <tutti/core/concat.hpp>
+#include <tutti/comm/collectives.hpp>
+#include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/mesh.hpp>
 #include <tutti/comm/plans.hpp>
+#include <tutti/comm/point_to_point.hpp>
+#include <tutti/comm/vector_collectives.hpp>
+#include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 
 #include <array>
@@ -56,11 +60,16 @@ auto told_as(char const* operation, F&& f) {
 /// Errors        shape, invalid_argument (checked before anything is started); communication (ranks disagree, one has
 ///               failed or left, the transport reports an error); timeout; revoked.
 template <Backend B>
-class Communicator : public comm::Plans<B> {
+class Communicator : public comm::Endpoint<B>,
+                     public comm::Collectives<B>,
+                     public comm::VectorCollectives<B>,
+                     public comm::PointToPoint<B>,
+                     public comm::Plans<B> {
  public:
+  using typename comm::Endpoint<B>::Device;
   using typename comm::Endpoint<B>::Where;
 
-  explicit Communicator(B backend, CommunicatorOptions options = {}) : comm::Plans<B>(std::move(backend), options) {}
+  explicit Communicator(B backend, CommunicatorOptions options = {}) : comm::Endpoint<B>(std::move(backend), options) {}
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&&) noexcept = default;
   /// Completes what was dropped, within the deadline.
@@ -99,7 +108,7 @@ class Communicator : public comm::Plans<B> {
   }
 
  private:
-  explicit Communicator(Shared<comm::Core<B>> core) noexcept : comm::Plans<B>(std::move(core)) {}
+  explicit Communicator(Shared<comm::Core<B>> core) noexcept : comm::Endpoint<B>(std::move(core)) {}
 
   static constexpr int no_color = std::numeric_limits<int>::min();
   Communicator split_by(int color, int key, Where where) {

@@ -5,8 +5,10 @@
 /// rank can make alone; a collective call from its buffers to its result, blocking or as a request.
 
 #include <tutti/comm/at_once.hpp>
+#include <tutti/comm/call.hpp>
 #include <tutti/comm/call_checks.hpp>
 #include <tutti/comm/collective_task.hpp>
+#include <tutti/comm/concepts.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
@@ -29,11 +31,31 @@ namespace tutti::exec {
 struct ContextOptions;
 }
 
+namespace tutti {
+template <Backend B>
+class Communicator;
+}
+
 namespace tutti::comm {
 
-/// A rank's end of a communicator: the base of `Communicator`, see there.
+template <Backend B>
+class Collectives;
+template <Backend B>
+class VectorCollectives;
+template <Backend B>
+class PointToPoint;
+template <Backend B>
+class Plans;
+
+/// A rank's end of a communicator. In `Communicator`, see there, the parts of the vocabulary stand beside it and reach
+/// through that what is protected here.
 template <Backend B>
 class Endpoint {
+  friend class Collectives<B>;
+  friend class VectorCollectives<B>;
+  friend class PointToPoint<B>;
+  friend class Plans<B>;
+
  public:
   using Device = typename B::Device;
   using Where = CallSite;
@@ -132,7 +154,7 @@ class Endpoint {
   template <Kind kind, class From, class To, class Op>
   bool reaches(From const& from, To const& to, Op const& op, int root, Rows rows, Where const& where) const {
     if constexpr (is_reached<B, From, To>) {
-      Call const made = call<kind>(from, to, op, root, rows, where);
+      Call const made = call_of<kind>(core_->backend, from, to, op, root, rows, where);
       if (!core_->backend.accelerates(made.collective)) return false;
       check_device(name(kind).data(), to, where);
       if constexpr (!std::is_same_v<From, NoOperand>) check_device(name(kind).data(), from, where);
@@ -151,7 +173,7 @@ class Endpoint {
   /// The call as it starts there.
   template <Kind kind, class From, class To, class Op>
   Call prepare_reached(From const& from, To const& to, Op const& op, int root, Rows rows, Where const& where) const {
-    Call prepared = call<kind>(from, to, op, root, rows, where);
+    Call prepared = call_of<kind>(core_->backend, from, to, op, root, rows, where);
     prepared.collective.purpose = Purpose::reached;
     prepared.collective.lent = to.lent() || from.lent();
     return prepared;
@@ -198,86 +220,6 @@ class Endpoint {
     begin_transfer(*core_, task, route, where);
     return complete_transfer(*core_, task, where);
   }
-  /// The call as a value, with shapes, counts, root and overlap checked.
-  template <Kind kind, class From, class To, class Op>
-  Call call(From const& from, To const& to, Op const& op, int root, Rows rows, Where const& where) const {
-    static_assert(is_here<From, Device> && is_here<To, Device>,
-                  "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
-                  "communicator's device first");
-    // Made for each check: the shortest calls load no number of ranks for a sentence.
-    auto const checked = [&] { return checks(name(kind).data(), where); };
-    int const own = core_->backend.rank();
-    if constexpr (rooted(kind)) checked().check_rank("root", root);
-    bool const root_here = own == root;
-    Call result;
-    Collective& made = result.collective;
-    made.kind = kind;
-    made.root = root;
-    made.where = where;
-    if constexpr (!std::same_as<To, NoOperand>) {
-      constexpr bool in_place = std::same_as<From, NoOperand>;
-      constexpr bool collects = kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v;
-      constexpr bool hands_out = kind == Kind::scatter || kind == Kind::scatter_v;
-      if (in_place || !collects || root_here) checked().check_here(to);
-      if constexpr (!in_place)
-        if (!hands_out || root_here) checked().check_here(from);
-      checked().check_target(to);
-      using T = typename To::Value;
-      made.dtype = wire_dtype<T>;
-      made.layout = layout_of<T>();
-      made.to = to.wire();
-      made.count = to.size();
-      made.from = to.wire();
-      if constexpr (!std::same_as<From, NoOperand>) {
-        static_assert(one_type<From, To> || !To::writable,
-                      "tutti: the two buffers of this collective have different element types");
-        made.from = from.wire();
-        constexpr bool to_counts = kind == Kind::scatter || kind == Kind::reduce_scatter || kind == Kind::scatter_v ||
-                                   kind == Kind::reduce_scatter_v || kind == Kind::all_reduce_contributions;
-        if constexpr (!to_counts) made.count = from.size();
-        if ((!collects && !hands_out) || root_here) {
-          if constexpr (has_counts(kind)) check_rows<kind>(checked(), from, to, rows, result, own);
-          else check_shapes<kind>(checked(), from, to, made, own);
-        }
-      }
-      if constexpr (reduces(kind)) {
-        constexpr bool has_sentence = !one_type<From, To> || !To::writable;  // of its buffers, already
-        constexpr bool given = !std::is_same_v<Op, NoOperator> || has_sentence;
-        static_assert(given, "tutti: a reduction needs an operator, such as tutti::sum, behind its buffers");
-        constexpr bool possible = reducible<T, Op>() || has_sentence;
-        static_assert(!std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
-                      "tutti: bool is reduced by logical_and, logical_or, logical_xor or a callable. Convert it to an "
-                      "integer to count");
-        static_assert(std::is_same_v<T, bool> || !NamedOperator<Op> || possible,
-                      "tutti: this operator has no meaning for elements of this type. Pass a callable or convert the "
-                      "tensor");
-        static_assert(
-            NamedOperator<Op> || possible || !given,
-            "tutti: an operator is one of tutti::sum, prod, min, max, avg, logical_*, bitwise_*, *_location, or "
-            "a const callable that takes two elements and returns one");
-        if constexpr (!Device::host_accessible)
-          static_assert(B::provides(kind, wire_dtype<T>, operator_kind<Op>()),
-                        "tutti: this backend cannot reduce elements of this type with this operator");
-        constexpr bool by_parts =
-            Element<T> ||
-            (Complex<T> && (operator_kind<Op>() == Operator::sum || operator_kind<Op>() == Operator::avg));
-        using Folded = std::conditional_t<by_parts, WireElement<T>, T>;
-        if constexpr (!one_type<From, To>) {
-        } else if constexpr (kind == Kind::all_reduce_contributions) made.reduction = tree_reduction_of<Folded>(op);
-        else if constexpr (kind == Kind::scan || kind == Kind::exscan) made.reduction = scan_reduction_of<Folded>(op);
-        else made.reduction = reduction_of<Folded>(op);
-        if constexpr (!by_parts) made.compound_bytes = wire_bytes<T>();
-        else scale<wire_parts<T>>(result);
-      } else {
-        scale<wire_parts<T>>(result);
-      }
-    }
-    if ((kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v) && !root_here) made.to = nullptr;
-    if ((kind == Kind::scatter || kind == Kind::scatter_v || kind == Kind::broadcast) && !root_here)
-      made.from = nullptr;
-    return result;
-  }
-
   /// Before a call starts: borrowed buffers are copied where the backend asks for it, and those on a device are staged,
   /// unless the call goes in parts.
   template <Kind kind, class From, class To, class Op>
@@ -298,23 +240,14 @@ class Endpoint {
       if (made.from != nullptr) moved |= from.stage(true);
     if constexpr (is_staged<To, Device>)
       if (uses_to) moved |= to.stage(reads);
-    if (moved) result = call<kind>(from, to, op, root, rows, where);
+    if (moved) result = call_of<kind>(core_->backend, from, to, op, root, rows, where);
     result.collective.lent = (uses_to && to.lent()) || (made.from != nullptr && from.lent());
-  }
-
-  /// From elements to the parts as which they travel.
-  template <std::int64_t parts>
-  static void scale(Call& call) {
-    if constexpr (parts == 1) return;
-    call.collective.count *= parts;
-    for (std::int64_t& count : call.counts.from) count *= parts;
-    for (std::int64_t& count : call.counts.to) count *= parts;
   }
 
   /// The call as it starts.
   template <Kind kind, class From, class To, class Op>
   Call prepare(From& from, To& to, Op const& op, int root, Rows rows, Where const& where, bool direct = false) const {
-    Call prepared = call<kind>(from, to, op, root, rows, where);
+    Call prepared = call_of<kind>(core_->backend, from, to, op, root, rows, where);
     if constexpr (!in_parts<kind, From, To, Device>) detach<kind>(prepared, from, to, op, root, rows, where, direct);
     return prepared;
   }

@@ -318,6 +318,11 @@ template <Buffer X>
 using Sent = std::conditional_t<is_owned<X> || is_moved_container<X>, std::remove_reference_t<X>,
                                 TensorView<ValueOf<X> const, DeviceOf<X>>>;
 
+/// The operand that is one number or struct.
+template <class T>
+auto one(T& value) {
+  return Operand<T, Cpu, false>(Borrow(), TensorView<T>(&value, Shape{}));
+}
 template <class X>
 auto operand_of(X&& x) {
   constexpr bool is_packed_here = !is_padded<ValueOf<X>> || DeviceOf<X>::host_accessible;

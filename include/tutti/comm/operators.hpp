@@ -170,5 +170,8 @@ constexpr bool reducible() noexcept {
   else return is_number<T>;
 }
 
+/// Movement: no operator.
+struct NoOperator {};
+
 }  // namespace comm
 }  // namespace tutti

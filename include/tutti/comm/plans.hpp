@@ -3,8 +3,8 @@
 /// @file
 /// The persistent forms of the collectives, as a part of `Communicator`.
 
+#include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/plan.hpp>
-#include <tutti/comm/point_to_point.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -14,11 +14,10 @@ namespace tutti::comm {
 /// Shapes, counts, roots and operators as in the collective of the name; what is wrong with them is thrown here and not
 /// at the start.
 template <Backend B>
-class Plans : public PointToPoint<B> {
+class Plans {
   using Counts = PerRank;
 
  public:
-
   [[nodiscard]] Plan<B> barrier_plan(CallSite where = std::source_location::current()) {
     return plan<Kind::barrier>(NoOperand{}, NoOperand{}, NoOperator{}, -1, where);
   }
@@ -165,10 +164,11 @@ class Plans : public PointToPoint<B> {
   template <class T = void>
   NotRagged<T> all_to_all_v_plan(Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {}, Any = {});
 
- protected:
-  using PointToPoint<B>::PointToPoint;
-
  private:
+  friend class Communicator<B>;
+  Plans() = default;
+  Communicator<B>& self() noexcept { return static_cast<Communicator<B>&>(*this); }
+
   template <Kind kind, class From, class To, class Op>
   class Setup final : public PlanSetup<B> {
    public:
@@ -209,16 +209,16 @@ class Plans : public PointToPoint<B> {
   auto plan(From from, To to, Op op, int root, CallSite where, Rows rows = {}) {
     static_assert(lasts<From> && lasts<To>,
                   "tutti: a plan borrows its buffers. Keep the tensor in a variable and pass it by reference");
-    static_cast<void>(this->held(where));
+    static_cast<void>(self().held(where));
     auto setup = make_shared_owner<Setup<kind, From, To, Op>>(
         std::move(from), std::move(to), std::move(op),
         [&](From& f, To& t, Op const& o) {
           if constexpr (is_reached<B, From, To>)
-            if (this->template reaches<kind>(f, t, o, root, rows, where))
-              return this->template prepare_reached<kind>(f, t, o, root, rows, where);
-          return this->template prepare<kind>(f, t, o, root, rows, where);
+            if (self().template reaches<kind>(f, t, o, root, rows, where))
+              return self().template prepare_reached<kind>(f, t, o, root, rows, where);
+          return self().template prepare<kind>(f, t, o, root, rows, where);
         });
-    return Plan<B>(this->core_, std::move(setup), where.deadline_seconds());
+    return Plan<B>(self().core_, std::move(setup), where.deadline_seconds());
   }
 };
 

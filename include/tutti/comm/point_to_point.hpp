@@ -3,9 +3,9 @@
 /// @file
 /// Messages between two ranks, as a part of `Communicator`.
 
+#include <tutti/comm/endpoint.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/message_group.hpp>
-#include <tutti/comm/vector_collectives.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -30,29 +30,28 @@ inline constexpr bool receives<B, From, Tag, Where> =
 
 /// Messages of one pair and tag arrive in order. Tags are 0 to 32767; receives also take any_source and any_tag.
 template <Backend B>
-class PointToPoint : public VectorCollectives<B> {
-  using Base = Collectives<B>;
+class PointToPoint {
+  using Device = typename B::Device;
+  using Where = CallSite;
+  static constexpr auto nothing = Endpoint<B>::nothing;
 
  public:
-  using typename Base::Device;
-  using typename Base::Where;
-
   template <Buffer X>
   void send(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
-    this->exchange(
-        "send", [&] { return input_of(x); }, Base::nothing, {to, tag, any_source, any_tag}, where);
+    self().exchange(
+        "send", [&] { return input_of(x); }, nothing, {to, tag, any_source, any_tag}, where);
   }
   /// One number or struct, which the other side receives as one, or as a buffer with one element.
   template <Value T>
   void send(T const& value, int to, int tag = 0, Where where = std::source_location::current()) {
-    this->exchange(
-        "send", [&] { return Base::one(value); }, Base::nothing, {to, tag, any_source, any_tag}, where);
+    self().exchange(
+        "send", [&] { return one(value); }, nothing, {to, tag, any_source, any_tag}, where);
   }
   template <Buffer X>
   Request<Sent<X>> send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
-    return this->request(
-        this->transfer(
-            "send", [&] { return input_of(std::forward<X>(x)); }, Base::nothing, {to, tag, any_source, any_tag}, where),
+    return self().request(
+        self().transfer(
+            "send", [&] { return input_of(std::forward<X>(x)); }, nothing, {to, tag, any_source, any_tag}, where),
         where);
   }
 
@@ -60,36 +59,36 @@ class PointToPoint : public VectorCollectives<B> {
   ///          not see when its check level is off. Complex numbers count as their parts here, structs as bytes.
   template <Buffer X>
   MessageInfo recv(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
-    return this->exchange(
-        "recv", Base::nothing, [&] { return operand_of(x); }, {0, 0, from, tag}, where);
+    return self().exchange(
+        "recv", nothing, [&] { return operand_of(x); }, {0, 0, from, tag}, where);
   }
   /// One number or struct, in place. The first argument keeps recv<int>(from, tag) from meaning this.
   template <int = 0, Variable T>
   MessageInfo recv(T& value, int from, int tag = any_tag, Where where = std::source_location::current()) {
-    return this->exchange(
-        "recv", Base::nothing, [&] { return Base::one(value); }, {0, 0, from, tag}, where);
+    return self().exchange(
+        "recv", nothing, [&] { return one(value); }, {0, 0, from, tag}, where);
   }
   template <Buffer X>
   Request<Received<X>> recv_async(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
-    return this->request(
-        this->transfer(
-            "recv", Base::nothing, [&] { return operand_of(std::forward<X>(x)); }, {0, 0, from, tag}, where),
+    return self().request(
+        self().transfer(
+            "recv", nothing, [&] { return operand_of(std::forward<X>(x)); }, {0, 0, from, tag}, where),
         where);
   }
   /// A message of any size, as a tensor of shape (count,), on another device as `recv<T, D>`.
   template <Sendable T, tutti::Device D = Device>
   [[nodiscard]] Tensor<T, D> recv(int from = any_source, int tag = any_tag,
                                   Where where = std::source_location::current()) {
-    auto const stay = this->held(where).visit("recv", where);
+    auto const stay = self().held(where).visit("recv", where);
     return recv_async<T, D>(from, tag, where).wait(where);
   }
   template <Sendable T, tutti::Device D = Device>
   Request<Tensor<T, D>> recv_async(int from = any_source, int tag = any_tag,
                                    Where where = std::source_location::current()) {
     check_place<T, D>();
-    this->checks("recv", where).check_source(from, tag);
-    auto const stay = this->held(where).visit("recv", where);
-    return this->request(make_owner<SizedReceiveTask<B, T, D>>(*this->core_, from, tag, where), where);
+    self().checks("recv", where).check_source(from, tag);
+    auto const stay = self().held(where).visit("recv", where);
+    return self().request(make_owner<SizedReceiveTask<B, T, D>>(*self().core_, from, tag, where), where);
   }
 
   /// Both at once, so that rings and exchanges cannot deadlock. The buffers have one element type and are disjoint.
@@ -98,7 +97,7 @@ class PointToPoint : public VectorCollectives<B> {
                         Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
-    return this->exchange(
+    return self().exchange(
         "send_recv", [&] { return input_of(out); }, [&] { return operand_of(in); }, {to, tag, from, tag}, where);
   }
   template <Buffer Out, Buffer In>
@@ -106,17 +105,17 @@ class PointToPoint : public VectorCollectives<B> {
                                         Where where = std::source_location::current()) {
     static_assert(same_elements<Out, In>,
                   "tutti: send_recv moves elements of one type. Use send_async and recv for two");
-    return this->request(this->transfer(
-                             "send_recv", [&] { return input_of(std::forward<Out>(out)); },
-                             [&] { return operand_of(std::forward<In>(in)); }, {to, tag, from, tag}, where),
-                         where);
+    return self().request(self().transfer(
+                              "send_recv", [&] { return input_of(std::forward<Out>(out)); },
+                              [&] { return operand_of(std::forward<In>(in)); }, {to, tag, from, tag}, where),
+                          where);
   }
   /// The message received has the shape of the one sent.
   template <Buffer Out>
   [[nodiscard]] TensorOf<Out> send_recv(Out&& out, int to, int from, int tag = 0,
                                         Where where = std::source_location::current()) {
     TensorOf<Out> in(view_of(out).shape(), view_of(out).device());
-    this->exchange(
+    self().exchange(
         "send_recv", [&] { return input_of(out); }, [&] { return operand_of(in); }, {to, tag, from, tag}, where);
     return in;
   }
@@ -124,67 +123,68 @@ class PointToPoint : public VectorCollectives<B> {
   /// Waits for a message and tells of it. It stays in the queue: the next receive that fits gets it.
   [[nodiscard]] MessageInfo probe(int from = any_source, int tag = any_tag,
                                   Where where = std::source_location::current()) {
-    this->checks("probe", where).check_source(from, tag);
-    auto const stay = this->core_->visit("probe", where);
-    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::look, from, tag);
+    self().checks("probe", where).check_source(from, tag);
+    auto const stay = self().core_->visit("probe", where);
+    ProbeJob<B> job(*self().core_, ProbeJob<B>::Mode::look, from, tag);
     job.record(where);
-    this->core_->wait(job, where);
+    self().core_->wait(job, where);
     return job.info();
   }
   /// The same without waiting.
   [[nodiscard]] std::optional<typename ProbeJob<B>::Info> try_probe(int from = any_source, int tag = any_tag,
                                                                     Where where = std::source_location::current()) {
-    this->checks("try_probe", where).check_source(from, tag);
-    ProbeJob<B> job(*this->core_, "try_probe", ProbeJob<B>::Mode::look, from, tag);
-    if (!this->core_->test(job, where)) return std::nullopt;
+    self().checks("try_probe", where).check_source(from, tag);
+    ProbeJob<B> job(*self().core_, "try_probe", ProbeJob<B>::Mode::look, from, tag);
+    if (!self().core_->test(job, where)) return std::nullopt;
     return job.info();
   }
   /// Waits for a message and takes it out of the queue, out of reach of all other receives.
   [[nodiscard]] Message<B> match(int from = any_source, int tag = any_tag,
                                  Where where = std::source_location::current()) {
-    this->checks("match", where).check_source(from, tag);
-    auto const stay = this->core_->visit("match", where);
-    ProbeJob<B> job(*this->core_, ProbeJob<B>::Mode::match, from, tag);
+    self().checks("match", where).check_source(from, tag);
+    auto const stay = self().core_->visit("match", where);
+    ProbeJob<B> job(*self().core_, ProbeJob<B>::Mode::match, from, tag);
     job.record(where);
-    this->core_->wait(job, where);
+    self().core_->wait(job, where);
     return job.take();
   }
   /// The same without waiting.
   [[nodiscard]] std::optional<Message<B>> try_match(int from = any_source, int tag = any_tag,
                                                     Where where = std::source_location::current()) {
-    this->checks("try_match", where).check_source(from, tag);
-    ProbeJob<B> job(*this->core_, "try_match", ProbeJob<B>::Mode::match, from, tag);
-    if (!this->core_->test(job, where)) return std::nullopt;
+    self().checks("try_match", where).check_source(from, tag);
+    ProbeJob<B> job(*self().core_, "try_match", ProbeJob<B>::Mode::match, from, tag);
+    if (!self().core_->test(job, where)) return std::nullopt;
     return job.take();
   }
   template <Sendable T, tutti::Device D = Device>
   [[nodiscard]] Tensor<T, D> recv(Message<B>&& message, Where where = std::source_location::current()) {
     check_place<T, D>();
-    auto const stay = this->held(where).visit("recv", where);
+    auto const stay = self().held(where).visit("recv", where);
     message.check_held(where);
-    return this->request(make_owner<SizedReceiveTask<B, T, D>>(*this->core_, std::move(message), where), where)
+    return self()
+        .request(make_owner<SizedReceiveTask<B, T, D>>(*self().core_, std::move(message), where), where)
         .wait(where);
   }
   template <Buffer X>
   MessageInfo recv(Message<B>&& message, X&& x, Where where = std::source_location::current()) {
-    auto const stay = this->held(where).visit("recv", where);
+    auto const stay = self().held(where).visit("recv", where);
     message.check_held(where);
-    Tally::Exposed const exposed(this->held(where).tally, "recv");
+    Tally::Exposed const exposed(self().held(where).tally, "recv");
     auto const make_in = [&] { return operand_of(x); };
     using In = decltype(make_in());
     static_assert(is_here<In, Device>,
                   "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                   "communicator's device first");
-    TransferTask<B, NoOperand, In> task(*this->core_, "recv", Base::nothing, make_in);
-    this->checks("recv", where).check_here(task.in);
-    this->checks("recv", where).check_target(task.in);
-    task.in.detach(capability::copied_bytes(this->core_->backend, false), false);
+    TransferTask<B, NoOperand, In> task(*self().core_, "recv", nothing, make_in);
+    self().checks("recv", where).check_here(task.in);
+    self().checks("recv", where).check_target(task.in);
+    task.in.detach(capability::copied_bytes(self().core_->backend, false), false);
     if constexpr (is_staged<In, Device>) task.in.stage(false);
     task.transfer.record(message.info(), where);
     if (message.source() == proc_null) task.transfer.receive_nothing();
     else task.transfer.receive(message.take(), task.in.wire(), task.in.size() * element_bytes<In>,
                                wire_dtype<ValueOf<X>>);
-    return complete_transfer(*this->core_, task, where);
+    return complete_transfer(*self().core_, task, where);
   }
 
   // Calls whose arguments none of them takes. Those of recv<T> may all be converted, as arguments of Any are: there a
@@ -214,13 +214,14 @@ class PointToPoint : public VectorCollectives<B> {
 
   /// Several messages under way together: `auto g = comm.group(); g.send(x, next); g.recv(y, last); g.wait();`
   [[nodiscard]] MessageGroup<B> group(std::source_location where = std::source_location::current()) {
-    return MessageGroup<B>(this->core(where));
+    return MessageGroup<B>(self().core(where));
   }
 
- protected:
-  using VectorCollectives<B>::VectorCollectives;
-
  private:
+  friend class Communicator<B>;
+  PointToPoint() = default;
+  Communicator<B>& self() noexcept { return static_cast<Communicator<B>&>(*this); }
+
   /// Of a result that is allocated.
   template <Sendable T, tutti::Device D>
   static void check_place() {
