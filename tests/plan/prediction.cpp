@@ -145,6 +145,33 @@ TEST_CASE("what a step waits for is what its links take longer than what is comp
   CHECK(predict<Loss>(model, work, layout, cluster).compute == Approx(2 * fast.compute));
 }
 
+TEST_CASE("stages that take turns at one processor take as long as it needs for all of them, updates too") {
+  Work const work = work_of(1);
+  Layout layout{.micro_steps = 2};
+  double const alone = predict<Loss>(model, work, layout, machine(1)).seconds;
+  layout.pipeline = 2;
+  Cluster cluster = machine(2);
+  cluster.shared_state = false;
+  cluster.inside = {.bandwidth = 1e15, .shared_memory = true};
+  double const apart = predict<Loss>(model, work, layout, cluster).seconds;
+  cluster.processors_per_node = 1;
+  double const in_turns = predict<Loss>(model, work, layout, cluster).seconds;
+  INFO(alone << " s on one rank, " << apart << " s on a processor each, " << in_turns << " s in turns");
+  CHECK(apart < 0.9 * alone);
+  CHECK(in_turns == Approx(alone).epsilon(0.05));
+}
+
+TEST_CASE("transfers that were measured with all ranks at work are as much faster when fewer work, in shared memory") {
+  Link const shared{.bandwidth = 1e9, .latency = 1e-3, .gather = 2e9, .scatter = 3e9, .shared_memory = true};
+  Link const faster = plan::detail::at_turns(shared, 0.5);
+  CHECK(faster.bandwidth == 2e9);
+  CHECK(faster.gather == 4e9);
+  CHECK(faster.scatter == 6e9);
+  CHECK(faster.message == 0);
+  CHECK(faster.latency == 5e-4);
+  CHECK(plan::detail::at_turns({.bandwidth = 1e9, .latency = 1e-3}, 0.5).bandwidth == 1e9);
+}
+
 TEST_CASE("memory that collectives under way take is found in the process's own") {
   constexpr std::size_t block = 4 << 20;
   LonePort port(1);

@@ -58,17 +58,24 @@ inline double stages_at_once(Layout const& layout, Cluster const& cluster) {
   return std::max(1.0, cluster.processors_per_node / (cluster.threads * layout.data * layout.tensor));
 }
 
-/// Of a pipeline, whose stages run their own programs.
-inline void predict_pipeline(Prediction& result, RankPrograms& programs, StepTimes const& times, AxisCosts const& costs,
-                             Cluster const& cluster, Simulation* picture) {
+/// How long steps and transfers take.
+struct Durations {
+  StepTimes times;
+  AxisCosts costs;
+};
+
+/// Of a pipeline, whose stages run their own programs; their updates come at the same time, when all have added up the
+/// squares of the gradients.
+inline void predict_pipeline(Prediction& result, RankPrograms& programs, Durations const& of_pass,
+                             Durations const& of_update, Cluster const& cluster, Simulation* picture) {
   Layout const& layout = result.layout;
   int const stages = layout.pipeline, count = stages * layout.chunks;
   auto const micro = static_cast<double>(layout.micro_steps);
   std::vector<Traffic> traffic(static_cast<std::size_t>(stages));
   double exposed = 0;  // of all stages
-  auto const seconds = [&](graph::Program const& program, int stage, double runs) {
+  auto const seconds = [&](graph::Program const& program, int stage, double runs, Durations const& takes) {
     Traffic sent;
-    PassTimes const told = simulate_pass(program.list, times, costs, {}, sent);
+    PassTimes const told = simulate_pass(program.list, takes.times, takes.costs, {}, sent);
     traffic[static_cast<std::size_t>(stage)].add(sent, runs);
     exposed += told.exposed * runs;
     Memory& memory = programs.memory[static_cast<std::size_t>(stage)];
@@ -83,17 +90,19 @@ inline void predict_pipeline(Prediction& result, RankPrograms& programs, StepTim
     int const stage = part % stages;
     parallel::StagePrograms const& one = of(stage).parts.programs[static_cast<std::size_t>(part / stages)];
     StageTimes t;
-    t.forward = seconds(one.forward, stage, micro);
-    t.weights = seconds(one.backward, stage, micro);
-    t.backward = t.weights + (one.splits ? seconds(one.inputs, stage, micro) : 0);
+    t.forward = seconds(one.forward, stage, micro, of_pass);
+    t.weights = seconds(one.backward, stage, micro, of_pass);
+    t.backward = t.weights + (one.splits ? seconds(one.inputs, stage, micro, of_pass) : 0);
     parts.push_back(t);
   }
   double update = 0;
-  for (int stage = 0; stage < stages; ++stage) update = std::max(update, seconds(of(stage).update, stage, 1));
+  for (int stage = 0; stage < stages; ++stage)
+    update = std::max(update, seconds(of(stage).update, stage, 1, of_update));
 
   // Ranks of a tensor axis have the same activations. Of devices each sends its part, and the next stage's gather them
   // (Narayanan et al. 2021); the trainer's send all.
   graph::MeshAxis const axis = graph::MeshAxis::pipeline;
+  AxisCosts const& costs = of_pass.costs;
   bool const scatters = cluster.device.kind == DeviceKind::cuda && layout.tensor > 1;
   auto const bytes = static_cast<double>(of(0).message_bytes(0, false));
   auto const message = [&](double size) {
@@ -148,15 +157,16 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
   result.batch = work.options.batch;
   result.recompute = work.options.recompute;
   int const on_node = std::min(cluster.devices_per_node, layout.ranks());
-  // Where stages take turns at processors the simulation makes them wait.
-  bool const turns = detail::stages_at_once(layout, cluster) > 0;
-  double crowding = cluster.crowding(turns ? layout.data * layout.tensor : on_node);
-  if (measured != nullptr && cluster.processors_per_node > 0)
-    crowding /= std::max(1.0, measured->ranks_on_node * measured->threads / cluster.processors_per_node);
-  StepTimes const times(cluster.device, measured, crowding);
-  Cluster near = cluster;
-  if (measured != nullptr && turns) near.inside = detail::at_turns(near.inside, crowding);
-  AxisCosts const costs(layout, near);
+  // With `ranks` of a node at work, beside how long what was measured took.
+  auto const durations = [&](int ranks) {
+    double crowding = cluster.crowding(ranks);
+    if (measured != nullptr && cluster.processors_per_node > 0)
+      crowding /= std::max(1.0, measured->ranks_on_node * measured->threads / cluster.processors_per_node);
+    Cluster near = cluster;
+    if (measured != nullptr && ranks != on_node) near.inside = detail::at_turns(near.inside, crowding);
+    return detail::Durations{StepTimes(cluster.device, measured, crowding), AxisCosts(layout, near)};
+  };
+  detail::Durations const all = durations(on_node);
   RankPrograms programs = compile_programs<Loss>(config, work.options, work.optimizer, layout, cluster, where);
   if (layout.pipeline == 1) {
     LayerGather gather;
@@ -169,7 +179,7 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
           step.scatter |= step.kind == graph::StepKind::all_reduce_start;
       Traffic traffic;
       PassTimes const told =
-          simulate_pass(pass.program.list, times, costs, gather, traffic, updates ? picture : nullptr);
+          simulate_pass(pass.program.list, all.times, all.costs, gather, traffic, updates ? picture : nullptr);
       auto const runs = static_cast<double>(pass.runs);
       result.seconds += runs * told.seconds;
       result.compute += runs * told.compute;
@@ -179,14 +189,17 @@ Prediction predict(typename Loss::Config const& config, Work const& work, Layout
     }
     if (layout.zero == 2 && layout.data > 1 && !programs.gathers) {  // parameters come back once
       TransferCost const cost =
-          costs(Collective::all_gather, detail::payload(programs.passes.back().program.list, graph::MeshAxis::data),
-                graph::MeshAxis::data);
+          all.costs(Collective::all_gather, detail::payload(programs.passes.back().program.list, graph::MeshAxis::data),
+                    graph::MeshAxis::data);
       result.traffic.add(graph::MeshAxis::data, cost);
       result.seconds += cost.seconds;
       result.exposed += cost.seconds;
     }
   } else {
-    detail::predict_pipeline(result, programs, times, costs, cluster, picture);
+    // Where stages take turns at processors the simulation makes them wait.
+    bool const turns = detail::stages_at_once(layout, cluster) > 0;
+    detail::predict_pipeline(result, programs, turns ? durations(layout.data * layout.tensor) : all, all, cluster,
+                             picture);
   }
   result.seconds += work.step_overhead;
   result.memory = programs.most_memory(on_node);
