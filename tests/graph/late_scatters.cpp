@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tutti/graph/early_gathers.hpp>
 #include <tutti/graph/late_scatters.hpp>
 
 #include "support/catch.hpp"
@@ -140,4 +141,29 @@ TEST_CASE("sums along other axes, which the next step reads, stay as they are, a
   Backward alone(1, 1);
   lowering::wait_late_for_scatters(alone.list);
   CHECK(written(alone.list) == "use0 sum:0 update ");
+}
+
+TEST_CASE("what a sum still writes is not gathered early") {
+  Backward model(2, 1);
+  StepList& list = model.list;
+  Buffer state;
+  state.pool = Pool::state;
+  state.bytes = 32;
+  Ref const field = contiguous_ref(list.add(state), 0, DType::float32, Shape{8});
+  list.steps[1].writes = {field};  // of layer 1, beside which layer 0 is computed
+  Step gather;
+  gather.kind = StepKind::all_gather;
+  gather.reads = {field};
+  gather.writes = {model.value(64)};
+  list.steps.back() = gather;
+  lowering::wait_late_for_scatters(list);
+  lowering::start_gathers_early(list);
+  std::int64_t waited = -1;
+  for (std::size_t s = 0; s < list.steps.size(); ++s) {
+    Step const& step = list.steps[s];
+    if (step.kind == StepKind::reduce_scatter_wait && step.reads[0].buffer == field.buffer)
+      waited = static_cast<std::int64_t>(s);
+    if (step.kind == StepKind::all_gather) CHECK(waited >= 0);
+  }
+  CHECK(waited >= 0);
 }

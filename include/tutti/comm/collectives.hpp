@@ -36,7 +36,7 @@ class Collectives {
   }
   template <Variable T>
   void broadcast(T& value, int root = 0, Where where = std::source_location::current()) {
-    self().template run<Kind::broadcast>(NoOperand{}, one(value), NoOperator{}, root, where);
+    self().template run<Kind::broadcast>(NoOperand{}, comm::one(value), NoOperator{}, root, where);
   }
   template <Value T>
   [[nodiscard]] T broadcast(T const& value, int root = 0, Where where = std::source_location::current()) {
@@ -44,7 +44,7 @@ class Collectives {
   }
   template <Value T>
   [[nodiscard]] T broadcast_value(T value, int root = 0, Where where = std::source_location::current()) {
-    self().template run<Kind::broadcast>(NoOperand{}, one(value), NoOperator{}, root, where);
+    self().template run<Kind::broadcast>(NoOperand{}, comm::one(value), NoOperator{}, root, where);
     return value;
   }
   template <Buffer X>
@@ -65,7 +65,7 @@ class Collectives {
   }
   template <Variable T, NoBuffer Op = NoOperator>
   void all_reduce(T& value, Op const& op = {}, Where where = std::source_location::current()) {
-    self().template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
+    self().template run<Kind::all_reduce>(NoOperand{}, comm::one(value), op, -1, where);
   }
   template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T all_reduce(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
@@ -73,7 +73,7 @@ class Collectives {
   }
   template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T all_reduce_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
-    self().template run<Kind::all_reduce>(NoOperand{}, one(value), op, -1, where);
+    self().template run<Kind::all_reduce>(NoOperand{}, comm::one(value), op, -1, where);
     return value;
   }
   template <Buffer X, NoBuffer Op = NoOperator>
@@ -124,7 +124,7 @@ class Collectives {
   /// Of one number, which only `root` has: there is no form that returns it.
   template <Variable T, NoBuffer Op = NoOperator>
   void reduce(T& value, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
-    self().template run<Kind::reduce>(NoOperand{}, one(value), op, root, where);
+    self().template run<Kind::reduce>(NoOperand{}, comm::one(value), op, root, where);
   }
   template <Buffer From, Buffer To, NoBuffer Op = NoOperator>
   void reduce(From&& from, To&& to, Op const& op = {}, int root = 0, Where where = std::source_location::current()) {
@@ -154,7 +154,7 @@ class Collectives {
   template <Value T>
   [[nodiscard]] Tensor<T, Device> gather(T value, int root = 0, Where where = std::source_location::current()) {
     return self().template run<Kind::gather>(
-        one(std::as_const(value)),
+        comm::one(std::as_const(value)),
         self().result(TensorView<T>(), Shape{self().rank(where) == root ? self().size(where) : 0}, where), NoOperator{},
         root, where);
   }
@@ -185,7 +185,7 @@ class Collectives {
   /// Of one number: shape (P,).
   template <Value T>
   [[nodiscard]] Tensor<T, Device> all_gather(T value, Where where = std::source_location::current()) {
-    return self().template run<Kind::all_gather>(one(std::as_const(value)),
+    return self().template run<Kind::all_gather>(comm::one(std::as_const(value)),
                                                  self().result(TensorView<T>(), Shape{self().size(where)}, where),
                                                  NoOperator{}, -1, where);
   }
@@ -279,7 +279,7 @@ class Collectives {
   }
   template <Variable T, NoBuffer Op = NoOperator>
   void scan(T& value, Op const& op = {}, Where where = std::source_location::current()) {
-    self().template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
+    self().template run<Kind::scan>(NoOperand{}, comm::one(value), op, -1, where);
   }
   template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T scan(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
@@ -287,7 +287,7 @@ class Collectives {
   }
   template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T scan_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
-    self().template run<Kind::scan>(NoOperand{}, one(value), op, -1, where);
+    self().template run<Kind::scan>(NoOperand{}, comm::one(value), op, -1, where);
     return value;
   }
   template <Buffer X, NoBuffer Op = NoOperator>
@@ -313,7 +313,7 @@ class Collectives {
   }
   template <Variable T, NoBuffer Op = NoOperator>
   void exscan(T& value, Op const& op = {}, Where where = std::source_location::current()) {
-    self().template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
+    self().template run<Kind::exscan>(NoOperand{}, comm::one(value), op, -1, where);
   }
   template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T exscan(T const& value, Op const& op = {}, Where where = std::source_location::current()) {
@@ -321,7 +321,7 @@ class Collectives {
   }
   template <Value T, NoBuffer Op = NoOperator>
   [[nodiscard]] T exscan_value(T value, Op const& op = {}, Where where = std::source_location::current()) {
-    self().template run<Kind::exscan>(NoOperand{}, one(value), op, -1, where);
+    self().template run<Kind::exscan>(NoOperand{}, comm::one(value), op, -1, where);
     return value;
   }
   template <Buffer X, NoBuffer Op = NoOperator>
@@ -383,6 +383,8 @@ class Collectives {
  private:
   friend class Communicator<B>;
   Collectives() = default;
+  Collectives(Collectives&&) = default;
+  Collectives& operator=(Collectives&&) = default;
   Communicator<B>& self() noexcept { return static_cast<Communicator<B>&>(*this); }
 
   template <Buffer X>

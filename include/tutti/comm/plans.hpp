@@ -167,6 +167,8 @@ class Plans {
  private:
   friend class Communicator<B>;
   Plans() = default;
+  Plans(Plans&&) = default;
+  Plans& operator=(Plans&&) = default;
   Communicator<B>& self() noexcept { return static_cast<Communicator<B>&>(*this); }
 
   template <Kind kind, class From, class To, class Op>

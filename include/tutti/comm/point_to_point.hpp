@@ -45,7 +45,7 @@ class PointToPoint {
   template <Value T>
   void send(T const& value, int to, int tag = 0, Where where = std::source_location::current()) {
     self().exchange(
-        "send", [&] { return one(value); }, nothing, {to, tag, any_source, any_tag}, where);
+        "send", [&] { return comm::one(value); }, nothing, {to, tag, any_source, any_tag}, where);
   }
   template <Buffer X>
   Request<Sent<X>> send_async(X&& x, int to, int tag = 0, Where where = std::source_location::current()) {
@@ -66,7 +66,7 @@ class PointToPoint {
   template <int = 0, Variable T>
   MessageInfo recv(T& value, int from, int tag = any_tag, Where where = std::source_location::current()) {
     return self().exchange(
-        "recv", nothing, [&] { return one(value); }, {0, 0, from, tag}, where);
+        "recv", nothing, [&] { return comm::one(value); }, {0, 0, from, tag}, where);
   }
   template <Buffer X>
   Request<Received<X>> recv_async(X&& x, int from, int tag = any_tag, Where where = std::source_location::current()) {
@@ -220,6 +220,8 @@ class PointToPoint {
  private:
   friend class Communicator<B>;
   PointToPoint() = default;
+  PointToPoint(PointToPoint&&) = default;
+  PointToPoint& operator=(PointToPoint&&) = default;
   Communicator<B>& self() noexcept { return static_cast<Communicator<B>&>(*this); }
 
   /// Of a result that is allocated.

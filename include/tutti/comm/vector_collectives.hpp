@@ -176,6 +176,8 @@ class VectorCollectives {
  private:
   friend class Communicator<B>;
   VectorCollectives() = default;
+  VectorCollectives(VectorCollectives&&) = default;
+  VectorCollectives& operator=(VectorCollectives&&) = default;
   Communicator<B>& self() noexcept { return static_cast<Communicator<B>&>(*this); }
 
   /// The result of a reduce_scatter_v; with counts for too few ranks an empty one, which the checks of the call refuse.

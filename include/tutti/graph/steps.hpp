@@ -12,6 +12,7 @@
 #include <tutti/kernel/rotary.hpp>
 #include <tutti/tensor/shape.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -106,7 +106,7 @@ inline void predict_pipeline(Prediction& result, RankPrograms& programs, Duratio
   bool const scatters = cluster.device.kind == DeviceKind::cuda && layout.tensor > 1;
   auto const bytes = static_cast<double>(of(0).message_bytes(0, false));
   auto const message = [&](double size) {
-    return cost_of_message(size, costs.group(axis), cluster, costs.sharing(axis));
+    return cost_of_message(size, costs.group(axis), costs.cluster(), costs.sharing(axis));
   };
   TransferCost send = message(scatters ? bytes / layout.tensor : bytes);
   for (int stage = 0; stage < stages; ++stage) {  // the ends send nothing on, or back

@@ -258,7 +258,7 @@ class Executor : public Ports {
     std::size_t first = 0, last = 0;  // last is not of it
     std::array<tutti::cuda::Graph, 2> graphs;
   };
-  /// A reduction by buckets: its operand is complete on the device, then on its way, then back.
+  /// One that another step waits for: its operand is complete on the device, then on its way, then back.
   struct Flight {
     bool pending = false, started = false;
     std::size_t step = 0;
@@ -326,7 +326,7 @@ class Executor : public Ports {
   }
   bool replays_collectives() const noexcept { return queue_ != nullptr && captured_with_.has_value(); }
   void capture(std::source_location where);
-  /// A collective that the device starts, into the capture: a bucket beside what follows it up to its wait.
+  /// A collective that the device starts, into the capture: beside what follows it up to its wait.
   void enqueue(std::size_t s, Slot& slot, std::source_location where);
 
   /// A step of the host, in the order of the steps.

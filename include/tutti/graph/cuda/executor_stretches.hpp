@@ -145,7 +145,7 @@ inline void Executor::bind_steps() {
     }
   }
   for (auto* const events : {&events_, &arrivals_}) {
-    events->resize(flights_.size() + 1);  // the last one's are those of collectives that are no buckets
+    events->resize(flights_.size() + 1);  // the last one's are those of collectives that their own step waits for
     for (tutti::cuda::Event& event : *events) event = tutti::cuda::Event(stream().device());
   }
   bool passes_host = false;
