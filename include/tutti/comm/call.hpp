@@ -32,6 +32,8 @@ Call call_of(B const& backend, From const& from, To const& to, Op const& op, int
   static_assert(is_here<From, Device> && is_here<To, Device>,
                 "tutti: this buffer lives on another device than the communicator works on. Copy it to the "
                 "communicator's device first");
+  constexpr bool collects = kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v;
+  constexpr bool hands_out = kind == Kind::scatter || kind == Kind::scatter_v;
   // Made for each check: the shortest calls load no number of ranks for a sentence.
   auto const checked = [&] { return CallChecks{name(kind).data(), backend.rank(), backend.size(), where}; };
   int const own = backend.rank();
@@ -44,8 +46,6 @@ Call call_of(B const& backend, From const& from, To const& to, Op const& op, int
   made.where = where;
   if constexpr (!std::same_as<To, NoOperand>) {
     constexpr bool in_place = std::same_as<From, NoOperand>;
-    constexpr bool collects = kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v;
-    constexpr bool hands_out = kind == Kind::scatter || kind == Kind::scatter_v;
     if (in_place || !collects || root_here) checked().check_here(to);
     if constexpr (!in_place)
       if (!hands_out || root_here) checked().check_here(from);
@@ -99,8 +99,8 @@ Call call_of(B const& backend, From const& from, To const& to, Op const& op, int
       scale<wire_parts<T>>(result);
     }
   }
-  if ((kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v) && !root_here) made.to = nullptr;
-  if ((kind == Kind::scatter || kind == Kind::scatter_v || kind == Kind::broadcast) && !root_here) made.from = nullptr;
+  if (collects && !root_here) made.to = nullptr;
+  if ((hands_out || kind == Kind::broadcast) && !root_here) made.from = nullptr;
   return result;
 }
 

@@ -12,16 +12,11 @@
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/operand.hpp>
-#include <tutti/comm/operand_checks.hpp>
 #include <tutti/comm/staged.hpp>
 #include <tutti/comm/transfer.hpp>
-#include <tutti/core/checked.hpp>
-#include <tutti/core/concat.hpp>
-#include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 
-#include <array>
 #include <cstdint>
 #include <source_location>
 #include <string>

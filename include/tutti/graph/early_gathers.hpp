@@ -48,11 +48,8 @@ inline void start_gathers_early(StepList& list) {
         if (layer >= 0) budget = std::max(budget, layer_bytes);
       }
     }
-    auto const writes = [&](Ref const& ref) {
+    for (Ref const& ref : results_of(step))
       if (ref) written[static_cast<std::size_t>(list.home(ref.buffer).root)] = s;
-    };
-    for (Ref const& ref : step.writes) writes(ref);
-    if (step.kind == StepKind::reduce_scatter_wait) writes(step.reads[0]);
   }
   std::size_t first = 0;  // of those on their way when a gather begins
   std::int64_t flying = 0;

@@ -304,13 +304,8 @@ class Executor : public Ports {
   /// What is in flight is not there yet.
   void look(std::size_t s) {
     Step const& step = program_.list.steps[s];
-    if (is_start(step)) return;
-    bool const ends = step.kind == StepKind::all_gather_wait || step.kind == StepKind::reduce_scatter_wait;
-    auto const look_at = [&](Ref const& result) {
+    for (Ref const& result : results_of(step))
       options_.not_finite->look(static_cast<std::int32_t>(s), result, pointer(result));
-    };
-    if (ends) return look_at(step.reads[0]);
-    for (Ref const& result : step.writes) look_at(result);
   }
   void wait(comm::Port& port, comm::Port::Ticket ticket, MeshAxis axis) {
     std::int64_t const begin = exec::now_ns();

@@ -292,6 +292,14 @@ inline bool is_start(Step const& step) noexcept {
   return step.kind == StepKind::all_reduce_start || (is_collective(step.kind) && step.slot >= 0);
 }
 
+/// What is there once the step is over: nothing yet of a collective that goes on, all of it where it is waited for.
+inline std::span<Ref const> results_of(Step const& step) noexcept {
+  if (is_start(step)) return {};
+  bool const is_end = is_wait(step.kind) && step.kind != StepKind::all_reduce_wait;  // which has its bucket in `writes`
+  return is_end ? std::span<Ref const>(step.reads.begin(), 1)
+                : std::span<Ref const>(step.writes.begin(), step.writes.size());
+}
+
 /// Numbers the slots in the order in which their collectives begin. A slot may belong to one collective alone.
 inline void number_slots(StepList& list) {
   List<std::int32_t> numbers;

@@ -72,8 +72,7 @@ inline std::int64_t Executor::place_staged(std::int64_t first) {
   staged_at_.assign(flights_.size(), first);
   for (std::size_t s = 0; s < program_.list.steps.size(); ++s) {
     Step const& step = program_.list.steps[s];
-    if (step.kind == StepKind::all_gather_wait || step.kind == StepKind::reduce_scatter_wait)
-      taken.erase_if([&](Place const& place) { return place.slot == step.slot; });
+    if (is_wait(step.kind)) taken.erase_if([&](Place const& place) { return place.slot == step.slot; });
     if (calls_[s] || !is_collective(step.kind) || !is_start(step)) continue;
     std::int64_t const bytes = align_up(step.reads[0].bytes()) + align_up(step.writes[0].bytes());
     std::int64_t at = first;
