@@ -11,6 +11,8 @@
 #include <tutti/infer/cache_type.hpp>
 #include <tutti/infer/candidates.hpp>
 #include <tutti/infer/grammar.hpp>
+#include <tutti/infer/grammar_stacks.hpp>
+#include <tutti/infer/grammar_vocabulary.hpp>
 #include <tutti/infer/grammar_matcher.hpp>
 #include <tutti/infer/log_probabilities.hpp>
 #include <tutti/infer/penalties.hpp>
@@ -41,6 +43,8 @@
 #include <tutti/infer/gpt2_decoder.hpp>
 #include <tutti/infer/model_json.hpp>
 #include <tutti/infer/hugging_face.hpp>
+#include <tutti/infer/json_rules.hpp>
+#include <tutti/infer/schema_keywords.hpp>
 #include <tutti/infer/json_schema.hpp>
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/multiple_choice.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/infer/grammar_matcher.hpp>
-// Covers: <tutti/infer/json_schema.hpp>
+// Covers: <tutti/infer/grammar_matcher.hpp> <tutti/infer/grammar_stacks.hpp> <tutti/infer/grammar_vocabulary.hpp>
+// Covers: <tutti/infer/json_schema.hpp> <tutti/infer/json_rules.hpp> <tutti/infer/schema_keywords.hpp>
 #include "support/catch.hpp"
 #include "support/fuzz.hpp"
 

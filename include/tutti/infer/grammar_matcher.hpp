@@ -5,17 +5,16 @@
 /// with a character, and which tokens it allows, is computed once: where a text stays in few states, as inside of a
 /// string, a step costs a look-up.
 
-#include <tutti/core/concat.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/infer/candidates.hpp>
 #include <tutti/infer/grammar.hpp>
+#include <tutti/infer/grammar_stacks.hpp>
+#include <tutti/infer/grammar_vocabulary.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,54 +23,18 @@
 
 namespace tutti::infer {
 
-/// The texts of a vocabulary's tokens in the order of their bytes, so that tokens with a common beginning share the
-/// walk through it. One for all matchers of a tokenizer.
-class GrammarVocabulary {
- public:
-  /// `pieces[id]`: the bytes of a token, empty for one that is no text. `ends`: tokens that end a generation.
-  GrammarVocabulary(std::span<std::string const> pieces, std::span<std::int32_t const> ends)
-      : pieces_(pieces.begin(), pieces.end()), ends_(ends.begin(), ends.end()) {
-    for (std::size_t id = 0; id < pieces_.size(); ++id)
-      if (!pieces_[id].empty() && !is_end(static_cast<std::int32_t>(id)))
-        order_.push_back(static_cast<std::int32_t>(id));
-    std::sort(order_.begin(), order_.end(), [&](std::int32_t a, std::int32_t b) {
-      return std::pair(std::string_view(piece(a)), a) < std::pair(std::string_view(piece(b)), b);
-    });
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      std::string_view const own = piece(order_[i]), before = i == 0 ? std::string_view() : piece(order_[i - 1]);
-      std::size_t shared = 0;
-      while (shared < own.size() && shared < before.size() && own[shared] == before[shared]) ++shared;
-      shared_.push_back(shared);
-    }
-  }
-
-  std::size_t size() const noexcept { return pieces_.size(); }
-  std::string const& piece(std::int32_t id) const { return pieces_[static_cast<std::size_t>(id)]; }
-  bool is_end(std::int32_t id) const { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }
-  std::span<std::int32_t const> ends() const noexcept { return ends_; }
-  /// Tokens by their bytes, and how many bytes each shares with the one before.
-  std::span<std::int32_t const> order() const noexcept { return order_; }
-  std::span<std::size_t const> shared() const noexcept { return shared_; }
-
- private:
-  std::vector<std::string> pieces_;
-  std::vector<std::int32_t> ends_, order_;
-  std::vector<std::size_t> shared_;
-};
-
 /// Follows one text. Neither grammar nor vocabulary is copied: they must outlive it.
 class GrammarMatcher {
  public:
   GrammarMatcher(Grammar const& grammar, GrammarVocabulary const& vocabulary)
-      : grammar_(grammar), vocabulary_(vocabulary) {
+      : stacks_(grammar), vocabulary_(vocabulary) {
     reset();
   }
 
   void reset() {
+    stacks_.clear();
     forget();
-    std::vector<std::int32_t> heads;
-    for (std::int32_t const position : grammar_.alternatives(grammar_.root())) expand(node(position, no_node), heads);
-    place_ = {intern(std::move(heads)), {}};
+    place_ = {intern(stacks_.begin()), {}};
   }
 
   /// Whether the text may end here.
@@ -108,7 +71,7 @@ class GrammarMatcher {
     }
     if (place_.partial.left == 0)
       for (std::int32_t const head : states_[at(place_.state)].heads)
-        if (GrammarElement const* const element = element_of(head); element && element->kind == Kind::token)
+        if (GrammarElement const* const element = stacks_.element_of(head); element && element->kind == Kind::token)
           for (std::size_t id = 0; id < mask.size(); ++id)
             if ((static_cast<std::int32_t>(id) == element->number) != element->negated &&
                 !vocabulary_.is_end(static_cast<std::int32_t>(id)))
@@ -131,8 +94,8 @@ class GrammarMatcher {
     Place const text = follow(place_, vocabulary_.piece(token));
     if (place_.partial.left == 0)
       for (std::int32_t const head : std::vector<std::int32_t>(states_[at(place_.state)].heads))
-        if (GrammarElement const* const element = element_of(head); element && element->kind == Kind::token)
-          if ((token == element->number) != element->negated) go_on(head, heads);
+        if (GrammarElement const* const element = stacks_.element_of(head); element && element->kind == Kind::token)
+          if ((token == element->number) != element->negated) stacks_.go_on(head, heads);
     if (heads.empty()) {
       if (vocabulary_.piece(token).empty() || text.state == nowhere) return false;
       place_ = text;
@@ -156,13 +119,9 @@ class GrammarMatcher {
 
  private:
   using Kind = GrammarElement::Kind;
-  static constexpr std::int32_t no_node = -1, done = -2, nowhere = -1, unknown = -2;
-  static constexpr std::size_t most_masks = 256, most_nodes = 1 << 18, most_states = 1 << 14, most_heads = 1 << 12;
+  static constexpr std::int32_t done = detail::GrammarStacks::done, nowhere = -1, unknown = -2;
+  static constexpr std::size_t most_masks = 256, most_nodes = 1 << 18, most_states = 1 << 14;
 
-  /// Where to go on: a position, and below it those to return to.
-  struct Node {
-    std::int32_t position, below;
-  };
   struct State {
     std::vector<std::int32_t> heads;  // nodes at a terminal, rising; `done` where the text may end
     std::array<std::int32_t, 128> ascii;
@@ -181,53 +140,6 @@ class GrammarMatcher {
   };
 
   static std::size_t at(std::int32_t index) noexcept { return static_cast<std::size_t>(index); }
-  static std::uint64_t key(std::int32_t a, std::int32_t b) noexcept {
-    return std::uint64_t{static_cast<std::uint32_t>(a)} << 32 | static_cast<std::uint32_t>(b);
-  }
-  std::int32_t node(std::int32_t position, std::int32_t below) {
-    auto const [found, is_new] = node_numbers_.emplace(key(position, below), static_cast<std::int32_t>(nodes_.size()));
-    if (is_new) nodes_.push_back({position, below});
-    return found->second;
-  }
-  GrammarElement const* element_of(std::int32_t head) const {
-    return head == done ? nullptr : &grammar_.at(nodes_[at(head)].position);
-  }
-  /// The heads of what may come at a node: rules are entered until there are terminals.
-  void expand(std::int32_t start, std::vector<std::int32_t>& heads) {
-    std::vector<std::int32_t> open{start}, seen{start};
-    while (!open.empty()) {
-      std::int32_t const here = open.back();
-      open.pop_back();
-      auto const add = [&](std::int32_t next) {
-        if (std::find(seen.begin(), seen.end(), next) != seen.end()) return;
-        seen.push_back(next);
-        open.push_back(next);
-      };
-      auto const [position, below] = nodes_[at(here)];
-      GrammarElement const& element = grammar_.at(position);
-      switch (element.kind) {
-        case Kind::characters:
-        case Kind::token: heads.push_back(here); break;
-        case Kind::end:
-          if (below == no_node) heads.push_back(done);
-          else add(below);
-          break;
-        case Kind::rule: {
-          // A rule at the end needs no way back: repetitions stay at one depth.
-          std::int32_t const back = grammar_.at(position + 1).kind == Kind::end ? below : node(position + 1, below);
-          for (std::int32_t const alternative : grammar_.alternatives(element.number)) add(node(alternative, back));
-          break;
-        }
-      }
-      if (heads.size() > most_heads || seen.size() > 16 * most_heads)
-        throw Error(ErrorKind::invalid_argument, "GrammarMatcher",
-                    "the grammar has too many readings of this text at once. Make it less ambiguous");
-    }
-  }
-  void go_on(std::int32_t head, std::vector<std::int32_t>& heads) {
-    auto const [position, below] = nodes_[at(head)];
-    expand(node(position + 1, below), heads);
-  }
   std::int32_t intern(std::vector<std::int32_t> heads) {
     std::sort(heads.begin(), heads.end());
     heads.erase(std::unique(heads.begin(), heads.end()), heads.end());
@@ -247,9 +159,9 @@ class GrammarMatcher {
     } else if (auto const found = from.others.find(character); found != from.others.end()) return found->second;
     std::vector<std::int32_t> heads;
     for (std::int32_t const head : std::vector<std::int32_t>(from.heads))
-      if (GrammarElement const* const element = element_of(head);
+      if (GrammarElement const* const element = stacks_.element_of(head);
           element && element->kind == Kind::characters && element->takes(character))
-        go_on(head, heads);
+        stacks_.go_on(head, heads);
     std::int32_t const next = intern(std::move(heads));
     if (character < 128) states_[at(state)].ascii[character] = next;
     else states_[at(state)].others.emplace(character, next);
@@ -277,7 +189,7 @@ class GrammarMatcher {
     if (first > last || (first >= 0xd800 && last <= 0xdfff)) return none;
     if (partial.left == 0) return {after(from.state, first), {}};
     for (std::int32_t const head : states_[at(from.state)].heads)
-      if (GrammarElement const* const element = element_of(head);
+      if (GrammarElement const* const element = stacks_.element_of(head);
           element && element->kind == Kind::characters && element->takes_some(first, last))
         return {from.state, partial};
     return none;
@@ -290,36 +202,19 @@ class GrammarMatcher {
     return place;
   }
 
-  void forget() { nodes_.clear(), node_numbers_.clear(), states_.clear(), state_numbers_.clear(), masks_.clear(); }
+  void forget() { states_.clear(), state_numbers_.clear(), masks_.clear(); }
   /// Stacks that deep nesting has left behind are given up; those of this place are kept.
   void trim() {
-    if (nodes_.size() < enough_nodes_ && states_.size() < most_states) return;
-    std::vector<Node> const nodes = std::move(nodes_);
-    std::vector<std::int32_t> const heads = states_[at(place_.state)].heads;
+    if (stacks_.size() < enough_nodes_ && states_.size() < most_states) return;
+    std::vector<std::int32_t> heads = states_[at(place_.state)].heads;
+    stacks_.keep(heads);
     forget();
-    std::vector<std::int32_t> kept;
-    for (std::int32_t const head : heads) {
-      if (head == done) {
-        kept.push_back(done);
-        continue;
-      }
-      std::vector<std::int32_t> stack;
-      for (std::int32_t n = head; n != no_node; n = nodes[at(n)].below) stack.push_back(n);
-      std::int32_t below = no_node;
-      while (!stack.empty()) {
-        below = node(nodes[at(stack.back())].position, below);
-        stack.pop_back();
-      }
-      kept.push_back(below);
-    }
-    place_.state = intern(std::move(kept));
-    enough_nodes_ = std::max(most_nodes, 2 * nodes_.size());  // so that a deep text is not copied at every token
+    place_.state = intern(std::move(heads));
+    enough_nodes_ = std::max(most_nodes, 2 * stacks_.size());  // so that a deep text is not copied at every token
   }
 
-  Grammar const& grammar_;
+  detail::GrammarStacks stacks_;
   GrammarVocabulary const& vocabulary_;
-  std::vector<Node> nodes_;
-  std::unordered_map<std::uint64_t, std::int32_t> node_numbers_;
   std::vector<State> states_;
   std::map<std::vector<std::int32_t>, std::int32_t> state_numbers_;
   std::map<Place, std::vector<bool>> masks_;
