@@ -4,16 +4,19 @@
 /// Generating tokens.
 
 #include <tutti/infer/layer_device.hpp>
+#include <tutti/infer/decoder_options.hpp>
 #include <tutti/infer/stored_state.hpp>
 #include <tutti/infer/tiled_weights.hpp>
 #include <tutti/infer/decoder.hpp>
 #include <tutti/infer/cache_moves.hpp>
+#include <tutti/infer/cache_options.hpp>
 #include <tutti/infer/cache_type.hpp>
 #include <tutti/infer/candidates.hpp>
 #include <tutti/infer/grammar.hpp>
 #include <tutti/infer/grammar_stacks.hpp>
 #include <tutti/infer/grammar_vocabulary.hpp>
 #include <tutti/infer/grammar_matcher.hpp>
+#include <tutti/infer/grammar_triggers.hpp>
 #include <tutti/infer/log_probabilities.hpp>
 #include <tutti/infer/penalties.hpp>
 #include <tutti/infer/sampler_options.hpp>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/decoder.hpp> <tutti/infer/sequence.hpp> <tutti/infer/gguf_model.hpp> <tutti/nn/decoding.hpp>
 // Covers: <tutti/nn/stored_layers.hpp> <tutti/nn/stored_model.hpp> <tutti/nn/cached_attention.hpp>
-// Covers: <tutti/infer/stopping.hpp> <tutti/infer/completion.hpp>
+// Covers: <tutti/infer/stopping.hpp> <tutti/infer/completion.hpp> <tutti/infer/decoder_options.hpp>
+// Covers: <tutti/infer/grammar_triggers.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"

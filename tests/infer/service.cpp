@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/infer/log_probabilities.hpp> <tutti/infer/generation.hpp> <tutti/infer/request_queue.hpp>
-// Covers: <tutti/infer/slots.hpp> <tutti/infer/slot_drafters.hpp> <tutti/data/text_pattern.hpp>
+// Covers: <tutti/infer/slots.hpp> <tutti/infer/cache_options.hpp>
+// Covers: <tutti/infer/slot_drafters.hpp> <tutti/data/text_pattern.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"

@@ -5,6 +5,7 @@
 
 #include <tutti/data/stream_decoder.hpp>
 #include <tutti/infer/grammar_matcher.hpp>
+#include <tutti/infer/grammar_triggers.hpp>
 #include <tutti/infer/log_probabilities.hpp>
 #include <tutti/infer/sampler.hpp>
 #include <tutti/infer/sequence.hpp>
@@ -37,14 +38,6 @@ struct Completion {
   std::vector<float> logits;     ///< where they were asked for: the last ones
   std::int64_t shifts = 0;       ///< how often old tokens were dropped from a full context
   SpeculationCounts speculation{};
-};
-
-/// What wakes a grammar that sleeps until then; without any it is awake from the first token on.
-struct GrammarTriggers {
-  std::vector<std::string> texts{};           ///< the grammar's sentence begins with the text
-  std::vector<std::int32_t> tokens{};         ///< or with the token
-  std::vector<data::TextPattern> patterns{};  ///< or where the match, or its first group, begins
-  bool empty() const noexcept { return texts.empty() && tokens.empty() && patterns.empty(); }
 };
 
 /// What becomes of logits, token after token: who has them calls `draw` and appends what it returns. `complete` does so
@@ -106,7 +99,7 @@ class Drawing {
     if (token < tokenizer_.vocabulary()) {
       std::string const piece = characters_.push(token);
       written_ += piece;
-      if (grammar_ != nullptr && !awake_) look_for_triggers(token);
+      if (grammar_ != nullptr && !awake_) awake_ = triggers_.wake(*grammar_, written_, token);
       give(texts_.push(piece, found_));
       if (found_) return end(StopReason::text);
       if (!piece.empty())
@@ -179,21 +172,6 @@ class Drawing {
       required_seen_ = std::any_of(stop_.required.begin(), stop_.required.end(),
                                    [&](std::string const& text) { return written_.find(text) != std::string::npos; });
     return required_seen_;
-  }
-  /// The grammar wakes at the first trigger from which on what was written fits it.
-  void look_for_triggers(std::int32_t token) {
-    auto const wake = [&](std::size_t from) {
-      grammar_->reset();
-      awake_ = grammar_->accept(std::string_view(written_).substr(from));
-    };
-    if (std::find(triggers_.tokens.begin(), triggers_.tokens.end(), token) != triggers_.tokens.end()) {
-      grammar_->reset();
-      awake_ = grammar_->accept(token);
-    }
-    for (std::string const& text : triggers_.texts)
-      if (auto const at = awake_ ? std::string::npos : written_.rfind(text); at != std::string::npos) wake(at);
-    for (data::TextPattern const& pattern : triggers_.patterns)
-      if (auto const at = awake_ ? std::nullopt : pattern.find(written_)) wake(*at);
   }
   void give(std::string const& text) {
     if (text.empty()) return;

@@ -3,11 +3,11 @@
 /// @file
 /// A model with the caches of its sequences: tokens in, logits out.
 
-#include <tutti/comm/port.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/context.hpp>
 #include <tutti/graph/executor.hpp>
+#include <tutti/infer/decoder_options.hpp>
 #include <tutti/infer/layer_device.hpp>
 #include <tutti/infer/stored_state.hpp>
 #include <tutti/infer/tiled_weights.hpp>
@@ -23,33 +23,6 @@
 #include <vector>
 
 namespace tutti::infer {
-
-struct DecoderOptions {
-  std::int64_t slots = 1;        ///< sequences with a cache of their own
-  std::int64_t capacity = 0;     ///< tokens of each; 0: as many as the model was made for
-  std::int64_t batch = 512;      ///< tokens that go through the model at once, at most
-  BlockType cache = BlockType::f32;  ///< or f16, bf16; q8_0, where heads have whole blocks of 32
-  comm::Port* tensor = nullptr;  ///< of the ranks that share the model (nn::stored_part). Outlives the decoder
-  /// Weights are copied into the order in which this processor multiplies them fastest, where it has one and no device
-  /// has layers: tiled_bytes of memory more.
-  bool tiles = true;
-  /// Of decoders of the same memory, made one at a time, that share this copy; null: one of its own.
-  std::weak_ptr<graph::Memory>* shared_tiles = nullptr;
-  LayerDevice* device = nullptr;  ///< has some of the layers, with their caches. Outlives the decoder
-  DeviceShare device_share{};     ///< which of them
-
-  bool copies_tiles() const noexcept { return tiles && device == nullptr; }
-  /// Of a decoder, on processors, of a model for texts of `longest` tokens that foretells for one of these options.
-  DecoderOptions of_draft(std::int64_t longest) const {
-    return {.slots = slots, .capacity = std::min(capacity, longest), .tiles = tiles};
-  }
-};
-
-/// A token that is appended to sequence `slot` at `position`, counted from 0.
-struct NewToken {
-  std::int32_t token = 0, slot = 0, position = 0;
-  bool wanted = false;  ///< its logits are asked for
-};
 
 /// Keys or values of a layer for one sequence: (heads, capacity, columns) of nn::cache_dtype.
 struct CachePart {
@@ -71,17 +44,8 @@ class Decoder {
   /// out_of_memory.
   Decoder(exec::Context& context, nn::StoredModel const& model, DecoderOptions const& options = {})
       : context_(context), model_(model), options_(options) {
-    auto const refuse = [](std::string const& why) { throw Error(ErrorKind::invalid_argument, "Decoder", why); };
     if (options_.capacity == 0) options_.capacity = model.max_tokens();
-    if (options_.capacity < 1 || options_.slots < 1 || options_.batch < 1)
-      refuse("slots, capacity and batch must be positive");
-    if (std::int64_t const ranks = options_.tensor == nullptr ? 1 : options_.tensor->size(); ranks != model.ranks)
-      refuse(concat("the model is shared by ", model.ranks, " ranks, and the port has ", ranks));
-    if (model.learned_positions() && options_.capacity > model.max_tokens())
-      refuse(concat("capacity ", options_.capacity, " is more than the ", model.max_tokens(),
-                    " positions that the model has learned"));
-    if (options_.device != nullptr && options_.tensor != nullptr)
-      refuse("ranks that share a model have all of its layers on processors. Give a device or a port");
+    detail::check_options(options_, model);
     options_.batch = row_counts(options_.batch).back();
     if (options_.copies_tiles()) computed_ = tiled_model(context_, model, options_.shared_tiles);
     else computed_ = model;
@@ -118,7 +82,7 @@ class Decoder {
   /// Logits (wanted tokens, vocabulary) of those that are wanted, in order, valid until the next call.
   /// Errors: out_of_range (a token, slot or position); caches may hold part of the tokens then.
   std::span<float const> append(std::span<NewToken const> tokens) {
-    check(tokens);
+    detail::check_tokens(tokens, vocabulary(), slots(), capacity());
     logits_.clear();
     auto const batch = static_cast<std::size_t>(options_.batch);
     for (std::size_t first = 0; first < tokens.size(); first += batch)
@@ -203,17 +167,6 @@ class Decoder {
           std::make_unique<Compiled>(context_, nn::head_graph(computed_, counts_[place]), state_, head_workspace_,
                                        options_.tensor);
     return *heads_[place]->executor;
-  }
-
-  void check(std::span<NewToken const> tokens) const {
-    for (NewToken const& t : tokens) {
-      auto const refuse = [&](std::string const& why) { throw Error(ErrorKind::out_of_range, "Decoder::append", why); };
-      if (t.token < 0 || t.token >= vocabulary())
-        refuse(concat("token ", t.token, " is outside the vocabulary of ", vocabulary()));
-      if (t.slot < 0 || t.slot >= slots()) refuse(concat("sequence ", t.slot, " is none of ", slots()));
-      if (t.position < 0 || t.position >= capacity())
-        refuse(concat("position ", t.position, " is outside the cache of ", capacity(), " tokens"));
-    }
   }
 
   void run(std::span<NewToken const> tokens) {
