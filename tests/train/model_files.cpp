@@ -4,7 +4,7 @@
 // Covers: <tutti/io/atomic_folder.hpp>
 // Covers: <tutti/io/safetensors_writer.hpp>
 // Covers: <tutti/train/hugging_face_export.hpp>
-// Covers: <tutti/train/model_source.hpp>
+// Covers: <tutti/train/model_source.hpp> <tutti/train/source_matrix.hpp>
 // Covers: <tutti/train/model_tensors.hpp>
 // Covers: <tutti/train/parameter_files.hpp>
 #include "io/scratch_folder.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/train/model_choice.hpp>
+// Covers: <tutti/train/memory_needs.hpp>
+// Covers: <tutti/train/model_choice.hpp> <tutti/train/module_choice.hpp>
 // Covers: <tutti/train/model_facts.hpp>
 // Covers: <tutti/train/pipeline_choice.hpp>
 #include "support/catch.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/train/algorithm.hpp>
+// Covers: <tutti/train/algorithm.hpp> <tutti/train/replica_files.hpp>
 // Covers: <tutti/train/llama_files.hpp>
 // Covers: <tutti/train/loop.hpp> <tutti/train/profiling.hpp>
 // Covers: <tutti/train/models.hpp> <tutti/train/optimizer_choice.hpp>

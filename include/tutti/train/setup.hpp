@@ -5,10 +5,10 @@
 /// work begins.
 
 #include <tutti/data/mixture.hpp>
-#include <tutti/exec/memory_limit.hpp>
 #include <tutti/train/batch_division.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/data_files.hpp>
+#include <tutti/train/memory_needs.hpp>
 #include <tutti/train/model_facts.hpp>
 #include <tutti/train/options.hpp>
 #include <tutti/train/pipeline_choice.hpp>
@@ -23,7 +23,6 @@
 namespace tutti::train {
 
 namespace detail {
-
 
 /// Settings of the checkpoint apply unless the command line says otherwise; what differs is noted.
 inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector<std::string>& changes) {
@@ -56,20 +55,6 @@ inline void adopt_settings(Options& o, Checkpoint const& checkpoint, std::vector
     else if (value != saved)
       changes.push_back(std::string(name) + " " + settings.at(name).dump() + " -> " + nlohmann::json(value).dump());
   });
-}
-
-/// What the plan of a rank needs, at the moment of asking, beside what the ranks of its node may have together.
-/// Errors: configuration.
-inline void require_memory(Options const& o, int ranks_on_node, bool one_state, double state, double work,
-                           std::int64_t available) {
-  double const all = state * (one_state ? 1 : ranks_on_node) + work * ranks_on_node;
-  if (available <= 0 || all <= static_cast<double>(available)) return;
-  std::string const parts = human_bytes(state) + " parameters and moments" + (one_state ? " together, " : ", ") +
-                            human_bytes(work) + " activations and gradients" + (one_state ? " each" : "");
-  refuse("the model and --batch " + std::to_string(o.batch) + " x --sequence " + std::to_string(o.sequence) +
-         " need at least " + (one_state ? "" : human_bytes(state + work) + " a rank (" + parts + "), ") +
-         human_bytes(all) + " on this machine" + (one_state ? " (the ranks " + parts + ")" : "") + ", which has " +
-         human_bytes(static_cast<double>(available)) + ". Choose a smaller model or batch, or fewer ranks");
 }
 
 /// Checkpoints of two runs in one folder could not be told apart: "latest" would be the one that went further.
@@ -128,25 +113,6 @@ inline void warn_of_few_averages(Setup& s) {
 }
 
 }  // namespace detail
-
-/// Bytes that the optimizer needs at least for a parameter, with the parameter itself.
-inline double state_bytes_of_parameter(Options const& o) noexcept {
-  if (o.optimizer == OptimizerName::adamw) return 12;
-  return o.optimizer == OptimizerName::sgd && o.momentum == 0 ? 4 : 8;
-}
-/// Refuses what memory cannot hold before any of it is asked for: the parameters, their moments and gradients, and the
-/// hidden state of one micro-step are needed whatever the plan. Errors: configuration.
-inline void require_memory(Setup const& s, int ranks_on_node, bool one_state,
-                           std::int64_t available = exec::available_memory()) {
-  double const hidden = detail::real(s.rows) * detail::real(s.options.sequence) * detail::real(s.model.channels);
-  double const own = s.options.zero_stage() > 1 ? s.mesh.data : 1;                       // parts, of gradients as well
-  double const parameters = s.model.parameters / s.mesh.tensor / s.mesh.pipeline / own;  // of a rank at least
-  bool const offloads = !s.options.offload_optimizer.empty();
-  double const moments =
-      offloads ? 0 : (state_bytes_of_parameter(s.options) - 4) / (s.options.zero_stage() == 1 ? s.mesh.data : 1);
-  detail::require_memory(s.options, ranks_on_node, one_state, (4 + moments) * parameters,
-                         4 * (parameters + hidden) + s.bytes_of_tokens(), available);
-}
 
 /// `choose(setup)` sets the setup's model, from options, tokenizer and the checkpoint that is resumed.
 /// Errors: configuration, io, format, as a sentence that names flag or file. Reads files, allocates no model.
