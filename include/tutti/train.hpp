@@ -4,6 +4,8 @@
 /// The training loop and everything around it.
 
 #include <tutti/train/checkpoint_folders.hpp>
+#include <tutti/train/tensor_hashes.hpp>
+#include <tutti/train/stored_checkpoint.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/console.hpp>
 #include <tutti/train/choices.hpp>
@@ -60,6 +62,7 @@
 #include <tutti/train/decoding_flags.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
+#include <tutti/train/hugging_face_tensors.hpp>
 #include <tutti/train/hugging_face_export.hpp>
 #include <tutti/train/profiling.hpp>
 #include <tutti/train/machine.hpp>

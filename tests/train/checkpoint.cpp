@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Covers: <tutti/train/checkpoint_folders.hpp>
+// Covers: <tutti/train/checkpoint_folders.hpp> <tutti/train/stored_checkpoint.hpp> <tutti/train/tensor_hashes.hpp>
 // Covers: <tutti/train/checkpoint_writer.hpp>
 // Covers: <tutti/train/checkpoint_parts.hpp>
 // Covers: <tutti/train/state_files.hpp>

@@ -3,7 +3,7 @@
 /// Models go from files of one kind to those of another: every round trip gives the same bits.
 // Covers: <tutti/io/atomic_folder.hpp>
 // Covers: <tutti/io/safetensors_writer.hpp>
-// Covers: <tutti/train/hugging_face_export.hpp>
+// Covers: <tutti/train/hugging_face_export.hpp> <tutti/train/hugging_face_tensors.hpp>
 // Covers: <tutti/train/model_source.hpp> <tutti/train/source_matrix.hpp>
 // Covers: <tutti/train/model_tensors.hpp>
 // Covers: <tutti/train/parameter_files.hpp>

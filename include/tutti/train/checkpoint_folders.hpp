@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Which checkpoints a run has: names of their folders, finding, removing and setting them aside.
+/// Which checkpoints a run has: names of their folders and files, finding, removing and setting them aside.
 
 #include <tutti/io/file.hpp>
 
@@ -16,9 +16,20 @@
 
 namespace tutti::train {
 
+/// The files of tensors, without what ends their names.
+inline constexpr char const* checkpoint_files[] = {"parameters", "optimizer"};
+
 namespace detail {
 
 inline constexpr char const* complete_marker = "COMPLETE";
+
+inline constexpr int checkpoint_version = 2;
+
+inline std::string replica_file(int rank) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "replica_%05d.safetensors", rank);
+  return text;
+}
 
 inline std::string step_folder(std::int64_t step) {
   char text[32];
