@@ -44,7 +44,9 @@
 #include <tutti/infer/stored_reader.hpp>
 #include <tutti/infer/gguf_model.hpp>
 #include <tutti/infer/gpt2_decoder.hpp>
+#include <tutti/infer/hugging_face_names.hpp>
 #include <tutti/infer/model_json.hpp>
+#include <tutti/infer/hugging_face_rotation.hpp>
 #include <tutti/infer/hugging_face.hpp>
 #include <tutti/infer/json_rules.hpp>
 #include <tutti/infer/schema_keywords.hpp>

@@ -4,6 +4,7 @@
 /// give the logits of a naive model in double.
 // Covers: <tutti/infer/model_file.hpp> <tutti/infer/model_json.hpp>
 // Covers: <tutti/infer/stored_reader.hpp>
+// Covers: <tutti/infer/hugging_face_names.hpp> <tutti/infer/hugging_face_rotation.hpp>
 
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"

@@ -7,18 +7,17 @@
 
 #include <tutti/core/block_dequantise.hpp>
 #include <tutti/data/tokenizer_files.hpp>
+#include <tutti/infer/hugging_face_names.hpp>
+#include <tutti/infer/hugging_face_rotation.hpp>
 #include <tutti/infer/model_json.hpp>
 #include <tutti/infer/stored_reader.hpp>
 #include <tutti/io/model_format.hpp>
 #include <tutti/io/safetensors_shards.hpp>
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <numbers>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,59 +59,12 @@ class HuggingFaceReader : StoredReader {
   }
 
  private:
-  struct Name {
-    std::string_view theirs, ours;
-  };
-  static constexpr Name gpt2_names[] = {{"wte", "token_embd"},       {"wpe", "position_embd"},
-                                        {"ln_f", "output_norm"},     {"lm_head", "output"},
-                                        {"ln_1", "attn_norm"},       {"attn.c_attn", "attn_qkv"},
-                                        {"attn.c_proj", "attn_output"}, {"ln_2", "ffn_norm"},
-                                        {"mlp.c_fc", "ffn_up"},      {"mlp.c_proj", "ffn_down"}};
-  static constexpr Name llama_names[] = {{"embed_tokens", "token_embd"},
-                                         {"norm", "output_norm"},
-                                         {"lm_head", "output"},
-                                         {"input_layernorm", "attn_norm"},
-                                         {"self_attn.q_proj", "attn_q"},
-                                         {"self_attn.k_proj", "attn_k"},
-                                         {"self_attn.v_proj", "attn_v"},
-                                         {"self_attn.qkv_proj", "attn_qkv"},
-                                         {"self_attn.o_proj", "attn_output"},
-                                         {"post_attention_layernorm", "ffn_norm"},
-                                         {"mlp.gate_proj", "ffn_gate"},
-                                         {"mlp.up_proj", "ffn_up"},
-                                         {"mlp.gate_up_proj", "ffn_up"},  // both in one: gate's rows come first
-                                         {"mlp.down_proj", "ffn_down"}};
-
-  /// "model.layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight". Empty for buffers that are no weights.
-  std::string our_name(std::string_view name) const {
-    std::string_view rest = name;
-    for (std::string_view const outer : {"transformer.", "model."})
-      if (rest.starts_with(outer)) rest.remove_prefix(outer.size());
-    std::string block;
-    if (std::string_view const layers = gpt2_ ? "h." : "layers."; rest.starts_with(layers)) {
-      rest.remove_prefix(layers.size());
-      std::size_t const digits = rest.find_first_not_of("0123456789");
-      if (digits == 0 || digits > 4 || digits >= rest.size() || rest[digits] != '.') unknown(name);
-      block = concat("blk.", rest.substr(0, digits), ".");
-      rest.remove_prefix(digits + 1);
-    }
-    for (std::string_view const buffer : {"attn.bias", "attn.masked_bias", "self_attn.rotary_emb.inv_freq"})
-      if (rest == buffer) return {};
-    std::size_t const dot = rest.rfind('.');
-    std::string_view const stem = rest.substr(0, dot == std::string_view::npos ? rest.size() : dot);
-    std::string_view const kind = rest.substr(stem.size());
-    if (kind == ".weight" || kind == ".bias")
-      for (Name const& known : gpt2_ ? std::span<Name const>(gpt2_names) : std::span<Name const>(llama_names))
-        if (known.theirs == stem) return concat(block, known.ours, kind);
-    unknown(name);
-  }
-  [[noreturn]] void unknown(std::string_view name) const {
-    refuse(concat("nothing of its kind has a tensor ", io::quote_json(name)),
-           "Use a model without adapters and parts of others");
-  }
-
   void add(std::string const& theirs, io::NamedTensor const& tensor) {
-    std::string name = our_name(theirs);
+    std::optional<std::string> const known = name_of_hugging_face(theirs, gpt2_);
+    if (!known)
+      refuse(concat("nothing of its kind has a tensor ", io::quote_json(theirs)),
+             "Use a model without adapters and parts of others");
+    std::string name = *known;
     if (name.empty()) return;
     if (name == "output.weight" && config_.flag_or("tie_word_embeddings", gpt2_)) return;  // written twice
     BlockType type = BlockType::f32;
@@ -213,7 +165,8 @@ class HuggingFaceReader : StoredReader {
       refuse("some of its layers alone have a sliding window", "Use another model");
     if (type == "mistral" || type == "phi3") c.window = config_.count_or("sliding_window", 0);
     if (c.window >= c.max_tokens) c.window = 0;
-    nn::RotationScaling const scaling = rotation_scaling(c);
+    auto const refuse_scaling = [&](std::string const& why) { refuse(why, "Use another model"); };
+    nn::RotationScaling const scaling = rotation_of_hugging_face(config_, c, refuse_scaling);
     validated(c);
     refuse_unread(c);
     split_gates(c);
@@ -222,62 +175,6 @@ class HuggingFaceReader : StoredReader {
                                                    config_.number_or("partial_rotary_factor", 1.0));
     model_.rotation = rotation(c, rotated, scaling);
     return c;
-  }
-
-  /// `rope_scaling` beside `rope_theta`, or both in `rope_parameters`, as later files have them.
-  nn::RotationScaling rotation_scaling(nn::LlamaConfig& c) const {
-    ModelJson const all = config_.object("rope_parameters");
-    ModelJson const s = all.has("rope_theta") ? all : config_.object("rope_scaling");
-    c.rotary_base = all.number_or("rope_theta", config_.number_or("rope_theta", 10000.0));
-    std::string const kind = s.text_or("rope_type", s.text_or("type", "default"));
-    nn::RotationScaling scaling;
-    scaling.original_tokens = s.count_or("original_max_position_embeddings",
-                                         config_.count_or("original_max_position_embeddings", c.max_tokens));
-    scaling.factor = s.number_or("factor", 1.0);
-    if (kind == "default") {
-      scaling.factor = 1;
-    } else if (kind == "linear") {
-      scaling.kind = kind;
-    } else if (kind == "yarn") {
-      scaling.kind = kind;
-      if (s.number_or("beta_fast", 32) != 32 || s.number_or("beta_slow", 1) != 1 || s.has("mscale"))
-        refuse("its yarn scaling has parameters of its own", "Use another model");
-      if (s.has("attention_factor"))
-        scaling.magnitude = s.number_or("attention_factor", 1) / (1 + 0.1 * std::log(scaling.factor));
-    } else if (kind == "llama3") {
-      scaling.factors = llama3_factors(c, s, scaling);
-      scaling.factor = 1;
-    } else if (kind == "longrope" || kind == "su") {
-      scaling.kind = "longrope";
-      for (double const factor : s.numbers("long_factor")) scaling.long_factors.push_back(static_cast<float>(factor));
-      for (double const factor : s.numbers("short_factor")) scaling.short_factors.push_back(static_cast<float>(factor));
-      scaling.factors = c.max_tokens > scaling.original_tokens ? scaling.long_factors : scaling.short_factors;
-      scaling.magnitude = s.number_or("attention_factor", 0);
-    } else {
-      refuse("its rotations are scaled by '" + kind.substr(0, 40) + "'", "Use another model");
-    }
-    return scaling;
-  }
-  /// Long waves are stretched by the factor, short ones stay, and between them the stretching grows (LLaMA 3.1).
-  static std::vector<float> llama3_factors(nn::LlamaConfig const& c, ModelJson const& s,
-                                           nn::RotationScaling const& scaling) {
-    double const low = s.number_or("low_freq_factor", 1), high = s.number_or("high_freq_factor", 4);
-    auto const original = static_cast<double>(scaling.original_tokens);
-    std::vector<float> factors;
-    for (std::int64_t i = 0; i < c.head_size / 2; ++i) {
-      double const wave =
-          2 * std::numbers::pi *
-          std::pow(c.rotary_base, 2.0 * static_cast<double>(i) / static_cast<double>(c.head_size));
-      double factor = 1;
-      if (wave > original / low) {
-        factor = scaling.factor;
-      } else if (wave >= original / high) {
-        double const smooth = (original / wave - low) / (high - low);
-        factor = 1 / ((1 - smooth) / scaling.factor + smooth);
-      }
-      factors.push_back(static_cast<float>(factor));
-    }
-    return factors;
   }
 
   std::optional<std::int64_t> tokens_;
