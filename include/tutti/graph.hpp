@@ -64,7 +64,9 @@
 #include <tutti/graph/ports.hpp>
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/executor.hpp>
+#include <tutti/graph/file_writer.hpp>
 #include <tutti/graph/form.hpp>
+#include <tutti/graph/file_reader.hpp>
 #include <tutti/graph/file.hpp>
 #include <tutti/graph/param.hpp>
 #include <tutti/graph/print.hpp>

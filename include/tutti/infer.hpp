@@ -54,6 +54,9 @@
 #include <tutti/infer/model_file.hpp>
 #include <tutti/infer/multiple_choice.hpp>
 #include <tutti/infer/openai_keys.hpp>
+#include <tutti/infer/openai_log_probabilities.hpp>
+#include <tutti/infer/openai_answers.hpp>
+#include <tutti/infer/openai_embeddings.hpp>
 #include <tutti/infer/openai.hpp>
 #include <tutti/infer/sequence_files.hpp>
 #include <tutti/infer/served_model.hpp>

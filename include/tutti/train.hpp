@@ -60,6 +60,8 @@
 #include <tutti/train/command_line.hpp>
 #include <tutti/train/commands.hpp>
 #include <tutti/train/decoding_flags.hpp>
+#include <tutti/train/gguf_sizes.hpp>
+#include <tutti/train/gguf_tokenizer.hpp>
 #include <tutti/train/gguf_export.hpp>
 #include <tutti/train/gpu_layer_flags.hpp>
 #include <tutti/train/hugging_face_tensors.hpp>

@@ -2,6 +2,8 @@
 // Covers: <tutti/infer/http/server.hpp> <tutti/infer/http/chat_page.hpp> <tutti/infer/openai.hpp>
 // Covers: <tutti/infer/openai_keys.hpp> <tutti/infer/http/connection.hpp> <tutti/infer/http/metrics.hpp>
 // Covers: <tutti/infer/http/text_stream.hpp>
+// Covers: <tutti/infer/openai_answers.hpp> <tutti/infer/openai_embeddings.hpp>
+// Covers: <tutti/infer/openai_log_probabilities.hpp>
 #include "infer/tiny_gguf.hpp"
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"

@@ -19,6 +19,7 @@ using namespace tutti;
 namespace {
 
 /// All bytes, two merges and the mark: fewer tokens than the model has classes.
+// Covers: <tutti/train/gguf_sizes.hpp> <tutti/train/gguf_tokenizer.hpp>
 data::Tokenizer small_tokenizer() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));

@@ -1,39 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The OpenAI interface's documents: requests read and checked, answers written. Without a transport.
+/// Requests of the OpenAI interface, read and checked, and what writes answers. Without a transport.
 
 #include <tutti/data/chat_template.hpp>
 #include <tutti/infer/json_schema.hpp>
+#include <tutti/infer/openai_answers.hpp>
+#include <tutti/infer/openai_embeddings.hpp>
 #include <tutti/infer/openai_keys.hpp>
 #include <tutti/infer/service.hpp>
-#include <tutti/io/json.hpp>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <limits>
 #include <random>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <system_error>
 #include <vector>
 
 namespace tutti::infer::openai {
-
-/// Bounds of what a request may ask.
-struct Limits {
-  std::int64_t max_tokens = 4096;  ///< of an answer; also where the request names none
-  std::size_t messages = 1024;
-  std::size_t inputs = 128;  ///< of an embeddings request
-};
 
 /// What a request asks beside what the service needs to know.
 struct Call {
@@ -141,59 +132,6 @@ inline void want_log_probabilities(Call& call, std::int64_t likeliest) {
   call.request.likeliest = likeliest;
 }
 
-/// The bytes of one token; nothing of a class that the tokenizer does not know.
-inline std::string bytes_of(data::Tokenizer const& tokenizer, std::int32_t token) {
-  return token < tokenizer.vocabulary() ? tokenizer.token_bytes(token) : std::string();
-}
-/// Of a chat: {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
-inline Json chat_log_probabilities(Completion const& answer, data::Tokenizer const& tokenizer) {
-  auto const entry = [&](std::int32_t token, double value) {
-    std::string const text = bytes_of(tokenizer, token);
-    Json bytes = Json::array();
-    for (char const c : text) bytes.push_back(static_cast<unsigned char>(c));
-    return Json{{"token", text}, {"logprob", value}, {"bytes", std::move(bytes)}};
-  };
-  Json content = Json::array();
-  for (TokenLogProbability const& one : answer.log_probabilities) {
-    Json token = entry(one.token, one.value);
-    token["top_logprobs"] = Json::array();
-    for (auto const& [id, value] : one.top) token["top_logprobs"].push_back(entry(id, value));
-    content.push_back(std::move(token));
-  }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
-}
-/// Of a completion: lists side by side; where each token begins in the answer's text, in characters.
-inline Json log_probability_lists(Completion const& answer, data::Tokenizer const& tokenizer) {
-  Json tokens = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
-  std::int64_t offset = 0;
-  for (TokenLogProbability const& one : answer.log_probabilities) {
-    std::string const text = bytes_of(tokenizer, one.token);
-    tokens.push_back(text);
-    values.push_back(one.value);
-    offsets.push_back(offset);
-    offset +=
-        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
-    Json top = Json::object();
-    for (auto const& [id, value] : one.top)
-      top.emplace(bytes_of(tokenizer, id), value);  // of two tokens with one text the likelier
-    tops.push_back(std::move(top));
-  }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(values)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
-}
-
-inline Json parse(std::string_view body) {
-  try {
-    return io::parse_json(body, "body");
-  } catch (Error const& error) {
-    std::string_view const why = error.message();
-    auto const from = why.find("its JSON"), to = why.rfind(". Restore");
-    refuse("the body cannot be read: " + std::string(from < to ? why.substr(from, to - from) : "it is no JSON"));
-  }
-}
-
 }  // namespace detail
 
 /// POST /v1/chat/completions. Errors: invalid_argument, with what is wrong.
@@ -252,139 +190,6 @@ inline Call read_completion(std::string_view body, data::Tokenizer const& tokeni
   if (likeliest >= 0) want_log_probabilities(call, likeliest);
   keys.finish();
   return call;
-}
-
-/// An embeddings request: its inputs, and how vectors are written.
-struct Embeddings {
-  std::vector<Request> requests;
-  bool base64 = false;  ///< as the bytes of float32, least significant first: what OpenAI's client asks for by itself
-};
-
-/// POST /v1/embeddings: a request for every input. Errors: invalid_argument.
-inline Embeddings read_embeddings(std::string_view body, data::Tokenizer const& tokenizer, Limits const& limits = {}) {
-  using namespace detail;
-  Json const document = parse(body);
-  Keys keys(document);
-  Json const& input = keys.at("input");
-  std::string const format = keys.text("encoding_format");
-  if (!format.empty() && format != "float" && format != "base64") refuse("'encoding_format' must be float or base64");
-  keys.finish();
-  std::vector<std::string> texts;
-  if (input.is_string()) texts.push_back(input.get<std::string>());
-  else if (input.is_array() && !input.empty() && input.size() <= limits.inputs)
-    for (Json const& text : input) {
-      if (!text.is_string()) refuse("'input' must be a string or a list of strings");
-      texts.push_back(text.get<std::string>());
-    }
-  else refuse(concat("'input' must be a string or a list of 1 to ", limits.inputs, " strings"));
-  Embeddings result;
-  result.base64 = format == "base64";
-  for (std::string const& text : texts) {
-    Request request;
-    request.prompt = tokenizer.encode_complete(text);
-    if (request.prompt.empty()) refuse("an input is empty");
-    request.embed = true;
-    result.requests.push_back(std::move(request));
-  }
-  return result;
-}
-
-/// A vector as `Embeddings` says.
-inline nlohmann::json embedding_value(std::span<float const> vector, bool base64) {
-  if (!base64) return std::vector<float>(vector.begin(), vector.end());
-  constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  static_assert(std::endian::native == std::endian::little);
-  std::span<std::byte const> const bytes = std::as_bytes(vector);
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t three = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      three = three << 8 | (i + j < bytes.size() ? std::to_integer<std::uint32_t>(bytes[i + j]) : 0);
-    for (std::size_t j = 0; j < 4; ++j) text += i + j <= bytes.size() ? digits[three >> (18 - 6 * j) & 63] : '=';
-  }
-  return text;
-}
-
-/// Writes answers of one request.
-class Writer {
- public:
-  /// Borrows the tokenizer.
-  Writer(std::string id, std::string model, data::Tokenizer const& tokenizer, bool chat)
-      : id_(std::move(id)),
-        model_(std::move(model)),
-        tokenizer_(&tokenizer),
-        chat_(chat),
-        created_(static_cast<std::int64_t>(std::time(nullptr))) {}
-
-  /// `likely`: with the log-probabilities.
-  std::string whole(Completion const& answer, bool likely) const {
-    detail::Json choice = {{"index", 0}, {"finish_reason", finish(answer.reason)}, {"logprobs", nullptr}};
-    if (likely)
-      choice["logprobs"] = chat_ ? detail::chat_log_probabilities(answer, *tokenizer_)
-                                 : detail::log_probability_lists(answer, *tokenizer_);
-    if (chat_) choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
-    else choice["text"] = answer.text;
-    return dump(head(chat_ ? "chat.completion" : "text_completion", {choice}, &answer));
-  }
-  /// An event of a stream.
-  std::string piece(std::string_view text, bool first) const {
-    detail::Json choice = {{"index", 0}, {"finish_reason", nullptr}};
-    if (chat_) {
-      choice["delta"] = {{"content", text}};
-      if (first) choice["delta"]["role"] = "assistant";
-    } else {
-      choice["text"] = text;
-    }
-    return event(head(object(), {choice}, nullptr));
-  }
-  /// The last events: why it ended, the counts where they are asked for, and the mark.
-  std::string last(Completion const& answer, bool usage) const {
-    detail::Json choice = {{"index", 0}, {"finish_reason", finish(answer.reason)}};
-    if (chat_) choice["delta"] = detail::Json::object();
-    else choice["text"] = "";
-    std::string text = event(head(object(), {choice}, nullptr));
-    if (usage) text += event(head(object(), detail::Json::array(), &answer));
-    return text + "data: [DONE]\n\n";
-  }
-  static std::string event(detail::Json const& document) { return "data: " + dump(document) + "\n\n"; }
-  /// Texts of a model are not always UTF-8.
-  static std::string dump(detail::Json const& document) {
-    return document.dump(-1, ' ', false, detail::Json::error_handler_t::replace);
-  }
-
- private:
-  char const* object() const { return chat_ ? "chat.completion.chunk" : "text_completion"; }
-  static char const* finish(StopReason reason) {
-    return reason == StopReason::end_of_generation || reason == StopReason::text || reason == StopReason::grammar
-               ? "stop"
-               : "length";
-  }
-  detail::Json head(char const* object, detail::Json choices, Completion const* counted) const {
-    detail::Json document = {
-        {"id", id_}, {"object", object}, {"created", created_}, {"model", model_}, {"choices", std::move(choices)}};
-    if (counted != nullptr) {
-      auto const drawn = static_cast<std::int64_t>(counted->tokens.size());
-      document["usage"] = {{"prompt_tokens", counted->prompt_tokens},
-                           {"completion_tokens", drawn},
-                           {"total_tokens", counted->prompt_tokens + drawn},
-                           {"prompt_tokens_details", {{"cached_tokens", counted->reused_tokens}}}};
-    }
-    return document;
-  }
-
-  std::string id_, model_;
-  data::Tokenizer const* tokenizer_;
-  bool chat_;
-  std::int64_t created_;
-};
-
-/// An error as clients read it: {"error": {"message", "type", "code"}}.
-/// A message that begins with a key, as "'n' must be ...", is of this parameter.
-inline std::string error_document(std::string const& message, char const* type) {
-  nlohmann::json param;
-  if (std::size_t const end = message.find('\'', 1); message.starts_with('\'') && end != message.npos)
-    param = message.substr(1, end - 1);
-  return Writer::dump({{"error", {{"message", message}, {"type", type}, {"param", param}, {"code", nullptr}}}});
 }
 
 }  // namespace tutti::infer::openai

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// The keys of a request of the OpenAI interface: taken by name and type, or refused.
+/// A request of the OpenAI interface: its bounds, its document, and keys that are taken by name and type, or refused.
 
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/nearest_name.hpp>
+#include <tutti/io/json.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,17 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace tutti::infer::openai {
+
+/// Bounds of what a request may ask.
+struct Limits {
+  std::int64_t max_tokens = 4096;  ///< of an answer; also where the request names none
+  std::size_t messages = 1024;
+  std::size_t inputs = 128;  ///< of an embeddings request
+};
+
+}  // namespace tutti::infer::openai
 
 namespace tutti::infer::openai::detail {
 
@@ -102,5 +114,16 @@ class Keys {
   Json const& object_;
   std::vector<std::string> known_;
 };
+
+/// The document of a body. Errors: invalid_argument.
+inline Json parse(std::string_view body) {
+  try {
+    return io::parse_json(body, "body");
+  } catch (Error const& error) {
+    std::string_view const why = error.message();
+    auto const from = why.find("its JSON"), to = why.rfind(". Restore");
+    refuse("the body cannot be read: " + std::string(from < to ? why.substr(from, to - from) : "it is no JSON"));
+  }
+}
 
 }  // namespace tutti::infer::openai::detail
