@@ -43,7 +43,6 @@
 #include <tutti/comm/tally.hpp>
 #include <tutti/comm/verdict.hpp>
 #include <tutti/comm/core.hpp>
-#include <tutti/comm/misuse.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/tensor/shape.hpp>
 #include <tutti/tensor/row_major.hpp>
@@ -51,7 +50,11 @@
 #include <tutti/tensor/view.hpp>
 #include <tutti/tensor/foreign.hpp>
 #include <tutti/tensor/tensor.hpp>
+#include <tutti/comm/buffer.hpp>
+#include <tutti/comm/misuse.hpp>
+#include <tutti/comm/strided_copy.hpp>
 #include <tutti/comm/operand.hpp>
+#include <tutti/comm/transfer_job.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/comparison.hpp>
 #include <tutti/comm/collective_way.hpp>

@@ -24,7 +24,7 @@
 // Covers: <tutti/comm/operand_checks.hpp>
 // Covers: <tutti/comm/ragged.hpp>
 // Covers: <tutti/comm/start_queue.hpp>
-// Covers: <tutti/comm/transfer.hpp>
+// Covers: <tutti/comm/transfer.hpp> <tutti/comm/transfer_job.hpp>
 // Covers: <tutti/comm/vector_collectives.hpp>
 
 #include "comm/messages_only.hpp"

@@ -2,6 +2,7 @@
 /// @file
 /// Buffers of collectives: what counts as one, and how views with gaps are packed; also on a device that the host
 /// cannot touch.
+// Covers: <tutti/comm/buffer.hpp> <tutti/comm/strided_copy.hpp>
 
 #include "support/catch.hpp"
 #include "support/test_device.hpp"

@@ -3,125 +3,22 @@
 /// @file
 /// What collectives accept as buffers, and `Operand`: one of them made contiguous for the time of an operation.
 
+#include <tutti/comm/buffer.hpp>
 #include <tutti/comm/misuse.hpp>
 #include <tutti/comm/staging.hpp>
+#include <tutti/comm/strided_copy.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/core/checked.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/tensor/foreign.hpp>
 #include <tutti/tensor/tensor.hpp>
 
-#include <concepts>
 #include <cstdint>
 #include <new>
-#include <span>
 #include <type_traits>
 #include <utility>
 
 namespace tutti::comm {
-
-template <class X>
-inline constexpr bool is_tensor = false;
-template <class T, class D>
-inline constexpr bool is_tensor<Tensor<T, D>> = true;
-template <class X>
-inline constexpr bool is_view = false;
-template <class T, class D>
-inline constexpr bool is_view<TensorView<T, D>> = true;
-
-template <class T, class D>
-TensorView<T, D> view_of(Tensor<T, D>& tensor) noexcept { return tensor.view(); }
-template <class T, class D>
-TensorView<T const, D> view_of(Tensor<T, D> const& tensor) noexcept { return tensor.view(); }
-template <class T, class D>
-TensorView<T, D> view_of(TensorView<T, D> const& view) noexcept { return view; }
-/// Anything that is contiguous host memory of elements: std::span, std::vector, std::array, arrays.
-template <class X>
-  requires(!is_tensor<std::remove_cvref_t<X>> && !is_view<std::remove_cvref_t<X>> &&
-           requires(X& x) { requires Storable<typename decltype(std::span(x))::value_type>; })
-auto view_of(X& x) noexcept {
-  auto const elements = std::span(x);
-  return TensorView<typename decltype(elements)::element_type>(elements.data(),
-                                                               Shape{static_cast<std::int64_t>(elements.size())});
-}
-
-/// What another library's view refers to.
-template <class X>
-  requires ForeignView<std::remove_cv_t<X>>
-auto view_of(X& x) {
-  return as_view<std::remove_cv_t<X>>(x);
-}
-
-/// A tensor, a view of one or of another library, or contiguous host memory.
-template <class X>
-concept Buffer = requires(std::remove_reference_t<X>& x) { view_of(x); };
-
-/// As a value, for assertions: the compiler explains a concept at length.
-template <class X>
-inline constexpr bool is_buffer = Buffer<X>;
-
-/// An element that can travel: a struct with a pointer among its members cannot.
-template <class T>
-concept Sendable = Storable<T> && is_sendable<T>();
-template <class T>
-concept NotSendable = !Sendable<T>;
-
-/// A single element.
-template <class X>
-concept Value = Sendable<X> && !Buffer<X>;
-
-/// One that an operation changes.
-template <class X>
-concept Variable = Value<X> && !std::is_const_v<X>;
-
-template <class X>
-concept NoBuffer = !is_buffer<X>;
-template <Buffer X>
-using ViewOf = decltype(view_of(std::declval<std::remove_reference_t<X>&>()));
-template <Buffer X>
-using ValueOf = typename ViewOf<X>::Value;
-template <Buffer X>
-using DeviceOf = std::remove_cvref_t<decltype(std::declval<ViewOf<X>>().device())>;
-
-/// Copies between two layouts of one shape, run by run along the last axis.
-template <class T, class D>
-void copy_strided(TensorView<T, D> to, TensorView<T const, D> from) {
-  Shape const& shape = to.shape();
-  int const rank = shape.rank();
-  if (to.size() == 0) return;
-  if (to.contiguous() && from.contiguous()) {
-    to.device().copy_within(to.data(), from.data(), static_cast<std::size_t>(to.size()) * sizeof(T));
-    return;
-  }
-  std::int64_t const run = rank == 0 ? 1 : shape[rank - 1];
-  auto const last = static_cast<std::size_t>(rank == 0 ? 0 : rank - 1);
-  std::int64_t const to_step = rank == 0 ? 1 : to.strides()[last];
-  std::int64_t const from_step = rank == 0 ? 1 : from.strides()[last];
-  D const device = to.device();
-  std::array<std::int64_t, Shape::max_rank> index{};
-  for (;;) {
-    std::int64_t to_at = 0;
-    std::int64_t from_at = 0;
-    for (std::size_t axis = 0; axis < last; ++axis) {
-      to_at += index[axis] * to.strides()[axis];
-      from_at += index[axis] * from.strides()[axis];
-    }
-    if (to_step == 1 && from_step == 1)
-      device.copy_within(to.data() + to_at, from.data() + from_at, static_cast<std::size_t>(run) * sizeof(T));
-    else if constexpr (D::host_accessible)
-      for (std::int64_t i = 0; i < run; ++i) to.data()[to_at + i * to_step] = from.data()[from_at + i * from_step];
-    else
-      for (std::int64_t i = 0; i < run; ++i)
-        device.copy_within(to.data() + to_at + i * to_step, from.data() + from_at + i * from_step, sizeof(T));
-    int axis = rank - 2;
-    for (; axis >= 0; --axis) {
-      auto const a = static_cast<std::size_t>(axis);
-      if (++index[a] < shape[axis]) break;
-      index[a] = 0;
-    }
-    if (axis < 0) return;
-  }
-}
 
 /// No buffer.
 struct NoOperand {
@@ -275,22 +172,6 @@ template <class X>
 void keep_forever(X&& operand) noexcept {
   static_cast<void>(new (std::nothrow) std::remove_cvref_t<X>(std::move(operand)));
 }
-
-/// An rvalue tensor is owned, everything else borrowed.
-template <class X>
-inline constexpr bool is_owned =
-    is_tensor<X> && !std::is_const_v<X>;  // X as deduced by X&&: no reference for an rvalue
-
-/// A container that owns its elements, moved in: the request hands it back.
-template <class X>
-inline constexpr bool is_moved_container = !std::is_reference_v<X> && !std::is_const_v<X> && !is_tensor<X> &&
-                                           !is_view<X> && requires { typename X::allocator_type; };
-
-/// A temporary container would be gone before an asynchronous operation is done.
-template <class X>
-inline constexpr bool outlives_call =
-    std::is_lvalue_reference_v<X> || is_tensor<X> || is_view<X> || ForeignView<X> || is_moved_container<X> ||
-    std::ranges::enable_borrowed_range<X>;
 
 /// Of a container that was moved in; T is const for an input.
 template <class T, class Container>
