@@ -18,6 +18,7 @@
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
@@ -41,6 +42,7 @@
 #include <tutti/comm/staging.hpp>
 #include <tutti/comm/start_queue.hpp>
 #include <tutti/comm/tally.hpp>
+#include <tutti/comm/collective_facts.hpp>
 #include <tutti/comm/verdict.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/core/checked.hpp>
@@ -86,9 +88,10 @@
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>
+#include <tutti/core/json_text.hpp>
+#include <tutti/comm/trace.hpp>
 #include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
-#include <tutti/core/json_text.hpp>
 #include <tutti/core/nearest_name.hpp>
 #include <tutti/core/request_checks.hpp>
 #include <tutti/exec/processors.hpp>

@@ -28,12 +28,14 @@
 #include <tutti/core/pages.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/storage.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/occupancy.hpp>
 #include <tutti/comm/capabilities.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
+#include <tutti/comm/collective_facts.hpp>
 #include <tutti/comm/communicator_options.hpp>
 #include <tutti/comm/dropped.hpp>
 #include <tutti/comm/family.hpp>
@@ -89,9 +91,10 @@
 #include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/port.hpp>
 #include <tutti/comm/communicator_port.hpp>
+#include <tutti/core/json_text.hpp>
+#include <tutti/comm/trace.hpp>
 #include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
-#include <tutti/core/json_text.hpp>
 #include <tutti/core/nearest_name.hpp>
 #include <tutti/core/request_checks.hpp>
 #include <tutti/tensor/copy.hpp>

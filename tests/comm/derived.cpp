@@ -26,6 +26,7 @@
 // Covers: <tutti/comm/start_queue.hpp>
 // Covers: <tutti/comm/transfer.hpp> <tutti/comm/transfer_job.hpp>
 // Covers: <tutti/comm/vector_collectives.hpp>
+// Covers: <tutti/comm/collective_facts.hpp> <tutti/comm/collective_text.hpp>
 
 #include "comm/messages_only.hpp"
 #include "support/catch.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// What a tracer writes down is what happened, and what it writes to files is JSON that others read.
+// Covers: <tutti/comm/trace.hpp>
 
 #include "comm/messages_only.hpp"
 #include "support/catch.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/graph/interpreter_composites.hpp> <tutti/graph/interpreter_kernels.hpp> <tutti/graph/ops_indexing.hpp>
+// Covers: <tutti/graph/interpreter_attention.hpp> <tutti/graph/interpreter_losses.hpp>
 // The oracle itself: values worked out by hand, and what it refuses. Composites are checked against primitives in
 // decompose.cpp.
 

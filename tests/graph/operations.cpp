@@ -4,6 +4,7 @@
 // Covers: <tutti/graph/op/*.hpp> <tutti/graph/values.hpp>
 // Covers: <tutti/graph/bind.hpp>
 // Covers: <tutti/graph/calls.hpp> <tutti/graph/elements.hpp> <tutti/graph/generic_steps.hpp> <tutti/graph/operands.hpp>
+// Covers: <tutti/graph/step_call.hpp> <tutti/graph/composite_arguments.hpp>
 
 #include "graph/each_function.hpp"
 #include "graph/run_graph.hpp"

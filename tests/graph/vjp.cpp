@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/graph/check.hpp> <tutti/graph/composites.hpp>
+// Covers: <tutti/graph/back.hpp> <tutti/graph/vjp_arrays.hpp> <tutti/graph/vjp_composites.hpp>
 // Every rule of the table against central differences in double, over random and awkward shapes; linear operations by
 // <A x, y> == <x, A^T y>.
 

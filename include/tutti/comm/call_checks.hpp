@@ -6,6 +6,7 @@
 
 #include <tutti/comm/call_site.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/collective_way.hpp>
 #include <tutti/comm/message_info.hpp>
 #include <tutti/core/checked.hpp>

@@ -3,16 +3,13 @@
 /// @file
 /// One collective call as a value: what a backend starts, what a decorator records, what a mismatch message prints.
 
-#include <tutti/core/concat.hpp>
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/wire.hpp>
-#include <tutti/core/fnv1a.hpp>
 
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
-#include <string>
 #include <string_view>
 
 namespace tutti {
@@ -223,141 +220,6 @@ std::int64_t most_contributed(Collective const& call, int ranks) noexcept {
 /// How calls are compared between the ranks: not at all; while they are under way, so that a result is handed out only
 /// when all ranks made the same call (larger blocks than 4 KiB before they start); always before anything is started.
 enum class CheckLevel : std::uint8_t { off, cheap, full };
-
-/// What must be the same on all ranks, beside `compared_count`: kind, whether the call goes in parts because it works
-/// on device memory, purpose, operator, type with its layout, and root, of which the first four million differ. In its
-/// place stands the number of contributions of the kind that has them, and a part of either is the type of a callable:
-/// then the first four thousand differ.
-template <class = void>
-std::uint64_t facts_of(Collective const& call) noexcept {
-  auto const compound = static_cast<std::uint64_t>(call.compound_bytes < 255 ? call.compound_bytes : 255);
-  auto const number = static_cast<std::uint32_t>(
-      call.kind == Kind::all_reduce_contributions ? call.contributions & 0x3fffff : call.root + 1);
-  std::uint32_t const callable = call.reduction.callable;
-  return std::uint64_t{static_cast<std::uint8_t>(call.kind)} | (call.staged_count < 0 ? 0u : 1u) << 5 |
-         std::uint64_t{static_cast<std::uint8_t>(call.purpose)} << 6 |
-         std::uint64_t{static_cast<std::uint8_t>(call.reduction.op)} << 8 |
-         std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 14 | compound << 20 |
-         std::uint64_t{call.layout} << 28 |
-         std::uint64_t{callable == 0 ? number : (number & 0xfffu) | callable << 12} << 42;
-}
-/// Bits of the contributions that facts_of has.
-constexpr int contribution_bits(Operator op) noexcept { return op == Operator::callable ? 12 : 22; }
-static_assert(kind_count <= 32 && operator_count <= 64 && dtype_count <= 64 && layouts == 1 << 14);
-/// A number that stands for the counts: of the kinds with a count for each rank a hash, where all ranks must pass all
-/// of them, else 0.
-template <class = void>
-std::int64_t compared_count(Collective const& call) noexcept {
-  if (!has_counts(call.kind)) {
-    std::int64_t const count = call.staged_count < 0 ? call.count : call.staged_count;
-    // So many contributions, of which facts_of has the rest, leave no room for a count of that size.
-    if (call.kind != Kind::all_reduce_contributions) return count;
-    return count | call.contributions >> contribution_bits(call.reduction.op) << 41;
-  }
-  if (call.kind != Kind::all_gather_v && call.kind != Kind::reduce_scatter_v) return 0;
-  Fnv1a hash;
-  for (std::int64_t const count : call.kind == Kind::all_gather_v ? call.to_counts : call.from_counts)
-    hash.add(static_cast<std::uint64_t>(count));
-  return hash.number();
-}
-/// The call as far as these two tell.
-template <class = void>
-Collective call_of(std::uint64_t facts, std::int64_t count) noexcept {
-  Collective call;
-  call.kind = static_cast<Kind>(facts & 31u);
-  call.count = has_counts(call.kind) ? 0 : count;
-  call.staged_count = (facts >> 5 & 1u) != 0 ? count : -1;
-  call.purpose = static_cast<Purpose>(facts >> 6 & 3u);
-  call.reduction.op = static_cast<Operator>(facts >> 8 & 63u);
-  call.dtype = static_cast<DType>(facts >> 14 & 63u);
-  call.compound_bytes = static_cast<std::int64_t>(facts >> 20 & 255u);
-  if (call.compound_bytes == 255) call.compound_bytes = -1;  // or more
-  call.layout = static_cast<std::uint16_t>(facts >> 28 & (layouts - 1));
-  bool const is_callable = call.reduction.op == Operator::callable;
-  auto const number = static_cast<int>(facts >> 42 & (is_callable ? 0xfffu : 0x3fffffu));
-  if (is_callable) call.reduction.callable = static_cast<std::uint16_t>(facts >> 54);
-  if (call.kind == Kind::all_reduce_contributions) {
-    call.contributions = number | count >> 41 << contribution_bits(call.reduction.op);
-    call.count &= (std::int64_t{1} << 41) - 1;
-    if (call.staged_count >= 0) call.staged_count = call.count;
-  } else call.root = number - 1;
-  return call;
-}
-
-/// "app.cpp" of a path.
-inline std::string_view base_name(std::string_view file) noexcept {
-  if (auto const slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  return file;
-}
-/// "app.cpp:12"
-template <class = void>
-std::string place(std::source_location const& where) {
-  return concat(base_name(where.file_name()), ":", where.line());
-}
-
-/// "3 + 4 + 0"; of more than sixteen ranks the first fifteen, and a number for the others. `parts` of an element are
-/// counted as one.
-template <class = void>
-std::string listed(PerRank counts, std::int64_t parts = 1) {
-  std::string text;
-  Fnv1a rest;
-  for (int r = 0; r < counts.size(); ++r) {
-    if (r >= 15 && counts.size() > 16) rest.add(static_cast<std::uint64_t>(counts[r]));
-    else text += (r == 0 ? "" : " + ") + std::to_string(counts[r] / parts);
-  }
-  return counts.size() > 16 ? concat(text, " + ... #", rest.value() % 10000) : text;
-}
-
-/// "float32, count 8", "complex float32, count 4", "structs #123, 48 bytes", "... in device memory": which passes
-/// through the host's; "... on the device": where it is
-template <class = void>
-std::string describe_elements(Collective const& call) {
-  std::int64_t const count = call.staged_count < 0 ? call.count : call.staged_count;
-  bool const counts = !has_counts(call.kind) || call.count != 0;
-  bool const compound = call.compound_bytes != 0;
-  std::string text;
-  if (call.layout > complex_layout && !compound) {
-    text = concat("structs #", call.layout);
-    if (counts) text += concat(", ", count, " bytes");
-  } else {
-    if (call.compound_bytes < 0) text = concat("structs #", call.layout);
-    else if (call.layout > complex_layout) text = concat(call.compound_bytes, "-byte structs #", call.layout);
-    else text = concat(call.layout == complex_layout ? "complex " : "", tutti::name(call.dtype));
-    if (counts) text += concat(", count ", call.layout == complex_layout && !compound ? count / 2 : count);
-  }
-  if (call.purpose == Purpose::reached) return text + " on the device";
-  return call.staged_count < 0 ? text : text + " in device memory";
-}
-
-/// "all_reduce(sum, float32, count 8) at app.cpp:12", "all_gather_v(float32, count 4, to 3 + 4 + 0) at app.cpp:12".
-/// Structs have a number for the types of their members.
-template <class = void>
-std::string describe_at(Collective const& call, std::string_view file, std::uint_least32_t line) {
-  std::string text(call.purpose == Purpose::split ? "split" : name(call.kind));
-  text += call.purpose == Purpose::counts ? "_v(" : "(";
-  if (call.purpose == Purpose::counts) {
-    if (call.root >= 0) text += concat("root ", call.root, ", ");
-    text += concat("counts to be found, elements #", call.layout);
-  } else if (call.kind != Kind::barrier && call.purpose != Purpose::split) {
-    if (reduces(call.kind)) text += tutti::name(call.reduction.op);
-    if (call.reduction.callable != 0) text += concat(" #", call.reduction.callable);
-    if (reduces(call.kind)) text += ", ";
-    if (call.root >= 0) text += concat("root ", call.root, ", ");
-    text += describe_elements(call);
-    if (call.kind == Kind::all_reduce_contributions)
-      text += concat(", ", call.contributions, " contributions");
-    std::int64_t const parts = call.layout == complex_layout && call.compound_bytes == 0 ? 2 : 1;
-    if (!call.from_counts.empty()) text += concat(", from ", listed(call.from_counts, parts));
-    if (!call.to_counts.empty()) text += concat(", to ", listed(call.to_counts, parts));
-  }
-  text += ") at ";
-  text += file;
-  return concat(text, ":", line);
-}
-template <class = void>
-std::string describe(Collective const& call) {
-  return describe_at(call, base_name(call.where.file_name()), call.where.line());
-}
 
 }  // namespace comm
 }  // namespace tutti

@@ -5,6 +5,7 @@
 /// collectives, who is missing, and an end at the deadline.
 
 #include <tutti/comm/collective_job.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/comparison.hpp>
 #include <tutti/core/owner.hpp>
 

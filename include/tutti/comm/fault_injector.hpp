@@ -3,6 +3,7 @@
 /// @file
 /// `FaultInjector<Backend>`: a backend that goes wrong by plan, to test what a program does then.
 
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/decorator.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/core/list.hpp>

@@ -4,6 +4,7 @@
 /// Which thread is inside of something that takes one thread at a time, and in which call.
 
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/exec/wait.hpp>

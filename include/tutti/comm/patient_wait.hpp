@@ -5,6 +5,7 @@
 
 #include <tutti/comm/call_site.hpp>
 #include <tutti/comm/capabilities.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/request.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>

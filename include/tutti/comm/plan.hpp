@@ -3,6 +3,7 @@
 /// @file
 /// `Plan<Backend>`: a collective that is checked and set up once and run many times on the same buffers.
 
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/comm/collective_job.hpp>
 #include <tutti/core/error.hpp>

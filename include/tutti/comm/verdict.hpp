@@ -4,6 +4,8 @@
 /// What ranks that compare a collective call by messages tell each other.
 
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_facts.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>

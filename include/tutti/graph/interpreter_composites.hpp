@@ -5,7 +5,9 @@
 /// checked against this.
 
 #include <tutti/core/list.hpp>
+#include <tutti/graph/interpreter_attention.hpp>
 #include <tutti/graph/interpreter_kernels.hpp>
+#include <tutti/graph/interpreter_losses.hpp>
 #include <tutti/kernel/dropout.hpp>
 #include <tutti/kernel/rotary.hpp>
 #include <tutti/tensor/random.hpp>
@@ -159,92 +161,6 @@ inline List<Values> rotary(Call const& c) {
   return {y};
 }
 
-/// Where heads of packed projections lie in one row.
-struct PackedHeads {
-  std::int64_t tokens, heads, group, size, row;
-  PackedHeads(Shape const& qkv, std::int64_t q_heads, std::int64_t kv_heads)
-      : tokens(qkv[1]),
-        heads(q_heads),
-        group(q_heads / kv_heads),
-        size(qkv[2] / (q_heads + 2 * kv_heads)),
-        row(qkv[2]) {}
-  std::int64_t q(std::int64_t b, std::int64_t t, std::int64_t h) const { return (b * tokens + t) * row + h * size; }
-  std::int64_t k(std::int64_t b, std::int64_t t, std::int64_t h) const { return q(b, t, heads + h / group); }
-  std::int64_t v(std::int64_t b, std::int64_t t, std::int64_t h) const {
-    return q(b, t, heads + heads / group + h / group);
-  }
-  std::int64_t out(std::int64_t b, std::int64_t t, std::int64_t h) const {
-    return (b * tokens + t) * heads * size + h * size;
-  }
-};
-/// Attention of every (batch, head, query): f(batch, head, query, exp(s - highest), their sum, highest).
-template <class F>
-void for_each_query(Values const& qkv, std::int64_t batch, PackedHeads const& at_head, double scale, F f) {
-  for (std::int64_t b = 0; b < batch; ++b)
-    for (std::int64_t h = 0; h < at_head.heads; ++h)
-      for (std::int64_t t = 0; t < at_head.tokens; ++t) {
-        Values p(at(t + 1));
-        double const* q = qkv.data() + at_head.q(b, t, h);
-        double top = -std::numeric_limits<double>::infinity(), sum = 0;
-        for (std::int64_t u = 0; u <= t; ++u) {
-          double const* k = qkv.data() + at_head.k(b, u, h);
-          for (std::int64_t i = 0; i < at_head.size; ++i) p[at(u)] += scale * q[i] * k[i];
-          top = std::max(top, p[at(u)]);
-        }
-        for (double& x : p) sum += x = std::exp(x - top);
-        f(b, h, t, p, sum, top);
-      }
-}
-
-inline List<Values> attention(Call const& c) {
-  PackedHeads const head(c.shape(0), c.integer(), c.integer(1));
-  std::int64_t const batch = c.shape(0)[0];
-  Values const qkv = factors(c, c.in(0));
-  Values out(at(batch * head.tokens * head.heads * head.size)), lse(at(batch * head.heads * head.tokens));
-  for_each_query(qkv, batch, head, c.real(),
-                 [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& e, double sum, double top) {
-                   lse[at((b * head.heads + h) * head.tokens + t)] = top + std::log(sum);
-                   Values const rounded = factors(c, e);
-                   for (std::int64_t u = 0; u <= t; ++u)
-                     for (std::int64_t i = 0; i < head.size; ++i)
-                       out[at(head.out(b, t, h) + i)] += rounded[at(u)] / sum * qkv[at(head.v(b, u, h) + i)];
-                 });
-  return {out, lse};
-}
-
-inline List<Values> attention_gradient(Call const& c) {
-  PackedHeads const head(c.shape(1), c.integer(), c.integer(1));
-  Values const qkv = factors(c, c.in(1)), rounded_dout = factors(c, c.in(0));
-  Values d(qkv.size());
-  for_each_query(
-      qkv, c.shape(1)[0], head, c.real(),
-      [&](std::int64_t b, std::int64_t h, std::int64_t t, Values const& e, double sum, double) {
-        std::size_t const g = at(head.out(b, t, h)), q = at(head.q(b, t, h)), size = at(head.size);
-        double inner = 0;
-        for (std::size_t i = 0; i < size; ++i) inner += c.in(0)[g + i] * c.in(2)[g + i];
-        Values p = e, ds(e.size());
-        for (double& x : p) x /= sum;
-        for (std::size_t u = 0; u < p.size(); ++u) {
-          std::size_t const v = at(head.v(b, static_cast<std::int64_t>(u), h));
-          double dp = 0;
-          for (std::size_t i = 0; i < size; ++i) dp += rounded_dout[g + i] * qkv[v + i];
-          ds[u] = c.real() * p[u] * (dp - inner);
-        }
-        p = factors(c, std::move(p));
-        ds = factors(c, std::move(ds));
-        for (std::size_t u = 0; u < p.size(); ++u) {
-          std::size_t const k = at(head.k(b, static_cast<std::int64_t>(u), h)),
-                            v = at(head.v(b, static_cast<std::int64_t>(u), h));
-          for (std::size_t i = 0; i < size; ++i) {
-            d[v + i] += p[u] * rounded_dout[g + i];
-            d[q + i] += ds[u] * qkv[k + i];
-            d[k + i] += ds[u] * qkv[q + i];
-          }
-        }
-      });
-  return {d};
-}
-
 inline List<Values> embedding(Call const& c) {
   std::int64_t const width = c.shape(1)[1], tokens = c.shape(0)[1];
   Values out(at(c.out().size()));
@@ -265,49 +181,6 @@ inline List<Values> embedding_gradient(Call const& c) {
       if (c.integer(1) > 0) positions[i % at(tokens) * at(width) + k] += g;
     }
   return {table, positions};
-}
-
-/// Mean loss, scaled gradient of the logits, loss per row.
-inline List<Values> losses(Call const& c, Values const& logits, Values const& targets, std::int64_t vocabulary,
-                                  double ignored, double scale) {
-  std::size_t const rows = targets.size(), width = at(vocabulary);
-  Values gradient(rows * width), row_losses(rows);
-  double total = 0, valid = 0;
-  for (double target : targets) valid += target != ignored;
-  for (std::size_t r = 0; r < rows; ++r) {
-    if (targets[r] == ignored) continue;
-    std::size_t const target = row_of(c, targets[r], vocabulary);
-    double const* z = logits.data() + r * width;
-    double top = z[0], sum = 0;
-    for (std::size_t i = 0; i < width; ++i) top = std::max(top, z[i]);
-    for (std::size_t i = 0; i < width; ++i) sum += std::exp(z[i] - top);
-    row_losses[r] = top + std::log(sum) - z[target];
-    total += row_losses[r];
-    for (std::size_t i = 0; i < width; ++i)
-      gradient[r * width + i] = scale * (std::exp(z[i] - top) / sum - double(i == target)) / valid;
-  }
-  return {{valid > 0 ? total / valid : 0}, gradient, row_losses};
-}
-
-inline List<Values> linear_cross_entropy(Call const& c) {
-  std::size_t const width = at(c.shape(1)[1]), rows = c.in(2).size(), vocabulary = at(c.integer(1));
-  Values const x = factors(c, c.in(0)), weight = factors(c, c.in(1));
-  Values logits(rows * vocabulary);
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t v = 0; v < vocabulary; ++v)
-      for (std::size_t i = 0; i < width; ++i)
-        logits[r * vocabulary + v] += x[r * width + i] * weight[v * width + i];
-  List<Values> const loss =
-      losses(c, logits, c.in(2), c.integer(1), static_cast<double>(c.integer(0)), c.real());
-  Values const dlogits = factors(c, loss[1]);
-  Values dx(c.in(0).size()), dweight(c.in(1).size());
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t v = 0; v < vocabulary; ++v)
-      for (std::size_t i = 0; i < width; ++i) {
-        dx[r * width + i] += dlogits[r * vocabulary + v] * weight[v * width + i];
-        dweight[v * width + i] += dlogits[r * vocabulary + v] * x[r * width + i];
-      }
-  return {loss[0], dx, dweight, loss[2]};
 }
 
 inline List<Values> adamw(Call const& c) {

@@ -4,6 +4,7 @@
 /// `Recording`: a backend that communicates with nobody and notes what it is asked for, so that a test can say which
 /// calls its program makes on any rank of any number of ranks.
 
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/communicator.hpp>
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 #include <tutti/backend/nccl/error.hpp>
 #include <tutti/backend/nccl/memory.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/tally.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>

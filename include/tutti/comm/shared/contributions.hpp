@@ -4,6 +4,7 @@
 /// What ranks that share memory give to a collective: which of them, in how many blocks, and where it lies: beside the
 /// arrival word, in the rank's own buffer, or in staging memory.
 
+#include <tutti/comm/collective_facts.hpp>
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/call.hpp>
 #include <tutti/comm/shared/copy.hpp>

@@ -10,7 +10,7 @@
 ///             contribution there, and finds the result in its place
 /// The traffic of the direct path is the lower bound 2 n S for an all-reduce of n ranks and S bytes.
 
-#include <tutti/core/concat.hpp>
+#include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/shared/share.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>

@@ -4,6 +4,7 @@
 /// One rank's work on a collective of ranks that share memory: what is done with the contributions. Who may do it when
 /// is the engine's business.
 
+#include <tutti/comm/collective_facts.hpp>
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/call.hpp>
 #include <tutti/comm/shared/contributions.hpp>
