@@ -7,9 +7,13 @@
 #include <tutti/graph/op.hpp>
 #include <tutti/graph/replication.hpp>
 #include <tutti/tensor/shape.hpp>
+#include <tutti/graph/node.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/renumbering.hpp>
 #include <tutti/graph/canonical.hpp>
+#include <tutti/graph/draft.hpp>
 #include <tutti/graph/scopes.hpp>
+#include <tutti/graph/infer_composites.hpp>
 #include <tutti/graph/infer_types.hpp>
 #include <tutti/graph/values.hpp>
 #include <tutti/graph/builder.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/graph/ir.hpp>
+// Covers: <tutti/graph/node.hpp> <tutti/graph/renumbering.hpp>
 // The order of construction is not observable, and a constant expression makes the same graph as a run.
 
 #include <tutti/graph/canonical.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/graph/infer.hpp>
+// Covers: <tutti/graph/draft.hpp> <tutti/graph/infer_composites.hpp>
 // Shapes of results, and the sentence for every mistake.
 
 #include <tutti/graph/composites.hpp>
