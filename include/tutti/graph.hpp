@@ -37,6 +37,7 @@
 #include <tutti/graph/rewrite.hpp>
 #include <tutti/graph/fuse.hpp>
 #include <tutti/graph/elements.hpp>
+#include <tutti/graph/generic_indexing.hpp>
 #include <tutti/graph/generic_steps.hpp>
 #include <tutti/graph/calls.hpp>
 #include <tutti/graph/bind.hpp>
@@ -46,8 +47,10 @@
 #include <tutti/graph/vjp_arrays.hpp>
 #include <tutti/graph/vjp_composites.hpp>
 #include <tutti/graph/vjp.hpp>
+#include <tutti/graph/recompute.hpp>
 #include <tutti/graph/grad_repeat.hpp>
 #include <tutti/graph/grad.hpp>
+#include <tutti/graph/interpreter_call.hpp>
 #include <tutti/graph/interpreter_kernels.hpp>
 #include <tutti/graph/interpreter_attention.hpp>
 #include <tutti/graph/interpreter_losses.hpp>
@@ -60,6 +63,7 @@
 #include <tutti/graph/early_gathers.hpp>
 #include <tutti/graph/fit_cuda.hpp>
 #include <tutti/graph/late_scatters.hpp>
+#include <tutti/graph/lower_values.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/lower_arrays.hpp>
 #include <tutti/graph/lower_composites.hpp>
@@ -73,6 +77,7 @@
 #include <tutti/graph/not_finite.hpp>
 #include <tutti/graph/state.hpp>
 #include <tutti/graph/ports.hpp>
+#include <tutti/graph/roofline.hpp>
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/file_writer.hpp>

@@ -4,6 +4,7 @@
 // Covers: <tutti/graph/lower.hpp> <tutti/graph/lower_arrays.hpp> <tutti/graph/lower_composites.hpp>
 // Covers: <tutti/graph/emit.hpp> <tutti/graph/rewrite.hpp> <tutti/graph/share.hpp> <tutti/graph/buckets.hpp>
 // Covers: <tutti/graph/program.hpp> <tutti/graph/compile.hpp> <tutti/graph/division.hpp>
+// Covers: <tutti/graph/lower_values.hpp>
 
 #include "graph/small_gpt.hpp"
 #include "support/catch.hpp"

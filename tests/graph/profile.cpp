@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/core/json_text.hpp> <tutti/graph/scopes.hpp>
+// Covers: <tutti/graph/roofline.hpp>
 #include <tutti/graph/profile.hpp>
 
 #include <tutti/graph/amp.hpp>

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// What lowering works with: values that are views until somebody needs their bytes. Broadcasts, transposes, slices and
-/// reshapes cost nothing here; a stack of layers stays a list of slices, each with a life of its own.
+/// Steps under construction, and the values of lower_values.hpp that they compute.
 
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/lower_values.hpp>
 #include <tutti/graph/op/table.hpp>
 #include <tutti/graph/steps.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,58 +18,6 @@
 namespace tutti::graph::lowering {
 
 using Strides = std::array<std::int64_t, Shape::max_rank>;
-
-/// A node's result during lowering.
-struct Value {
-  enum class Kind : std::uint8_t { constant, view, stack };
-  Kind kind = Kind::view;
-  DType dtype = DType::float32;
-  Shape shape;
-  double number = 0;        ///< constant: every element
-  Ref ref;                  ///< view
-  List<Ref> parts;   ///< stack: one per index of the first axis
-
-  bool is_constant() const noexcept { return kind == Kind::constant; }
-  bool is_stack() const noexcept { return kind == Kind::stack; }
-};
-inline Value constant_value(DType dtype, Shape const& shape, double number) {
-  return {Value::Kind::constant, dtype, shape, number, {}, {}};
-}
-inline Value view_value(Ref const& ref) { return {Value::Kind::view, ref.dtype, ref.shape, 0, ref, {}}; }
-
-inline Shape without_first(Shape const& shape) { return Shape::of(shape.begin() + 1, shape.rank() - 1); }
-
-/// Ref at `index` of the first axis.
-inline Ref slice_ref(Ref const& ref, std::int64_t index) {
-  Ref result = ref;
-  result.offset += index * ref.strides[0] * static_cast<std::int64_t>(size_of(ref.dtype));
-  result.shape = without_first(ref.shape);
-  result.strides = {};
-  for (int axis = 1; axis < ref.shape.rank(); ++axis) result.strides[at(axis - 1)] = ref.strides[at(axis)];
-  return result;
-}
-
-/// Several axes as one, if their strides allow; extents of one do not matter.
-struct Axis {
-  std::int64_t extent = 1, stride = 1;
-};
-inline std::optional<Axis> collapse(Ref const& ref, std::span<int const> axes) {
-  Axis result;
-  bool first = true;
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    std::int64_t const extent = ref.shape[axes[i]], stride = ref.strides[at(axes[i])];
-    if (extent == 0) return Axis{0, 1};
-    if (extent == 1) continue;
-    if (first)
-      result = {extent, stride};
-    else if (stride == result.extent * result.stride)
-      result.extent *= extent;
-    else
-      return std::nullopt;
-    first = false;
-  }
-  return result;
-}
 
 /// Steps under construction.
 class Emitter {
@@ -120,16 +67,20 @@ class Emitter {
     return contiguous_ref(list.add(buffer), 0, ref.dtype, ref.shape);
   }
 
+  Ref filled(DType dtype, Shape const& shape, double number) {
+    Ref const result = fresh(dtype, shape);
+    Step& step = push(StepKind::fill);
+    step.value = number;
+    step.writes = {result};
+    return result;
+  }
+
   /// As one strided ref. A stack is copied together; where possible a later pass makes the parts be written in place.
   Ref ref(Value const& value) {
     switch (value.kind) {
       case Value::Kind::view: return value.ref;
       case Value::Kind::constant: {
-        Ref const scalar = fresh(value.dtype, Shape{});
-        Step& step = push(StepKind::fill);
-        step.value = value.number;
-        step.writes = {scalar};
-        Ref result = scalar;
+        Ref result = filled(value.dtype, Shape{}, value.number);
         result.shape = value.shape;
         result.strides = {};
         return result;
@@ -155,14 +106,7 @@ class Emitter {
     return from.contiguous() ? contiguous_ref(from.buffer, from.offset, from.dtype, from.shape) : copied(from);
   }
   Ref contiguous(Value const& value) {
-    if (value.is_constant()) {
-      Ref const result = fresh(value.dtype, value.shape);
-      Step& step = push(StepKind::fill);
-      step.value = value.number;
-      step.writes = {result};
-      return result;
-    }
-    return contiguous(ref(value));
+    return value.is_constant() ? filled(value.dtype, value.shape, value.number) : contiguous(ref(value));
   }
   /// Contiguous and of the element type that a kernel takes.
   Ref contiguous(Value const& value, DType dtype) {
@@ -269,18 +213,16 @@ class Emitter {
     bool stacked = false;
     for (Value const& operand : operands) stacked |= operand.is_stack();
     if (stacked) {
-      Value result;
-      result.kind = Value::Kind::stack;
-      result.dtype = dtype;
-      result.shape = shape;
+      List<Value> results;
       for (std::int64_t i = 0; i < shape[0]; ++i) {
         List<Value> slices;
         for (Value const& operand : operands) slices.push_back(slice(operand, i));
-        result.parts.push_back(ref(elementwise(op, attribute, std::move(slices), dtype, without_first(shape))));
+        results.push_back(elementwise(op, attribute, std::move(slices), dtype, without_first(shape)));
       }
-      return result;
+      return stack(dtype, shape, results);
     }
-    Step step;
+    Ref const result = fresh(dtype, shape);
+    Step& step = push(StepKind::elementwise);
     std::int16_t inputs = 0, registers[3] = {-1, -1, -1};
     for (Value const& operand : operands) inputs = static_cast<std::int16_t>(inputs + !operand.is_constant());
     for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -294,16 +236,10 @@ class Emitter {
     }
     step.sources = {static_cast<std::int16_t>(inputs + static_cast<std::int16_t>(step.instructions.size()))};
     step.instructions.push_back({op, registers[0], registers[1], registers[2], attribute});
-    Ref const result = fresh(dtype, shape);
     step.writes = {result};
-    Step& placed = push(StepKind::elementwise);
-    placed.reads = std::move(step.reads);
-    placed.writes = std::move(step.writes);
-    placed.instructions = std::move(step.instructions);
-    placed.sources = std::move(step.sources);
     List<DType> dtypes;
     for (Value const& operand : operands) dtypes.push_back(operand.dtype);
-    placed.registers = registers_of({dtype}, dtypes);
+    step.registers = registers_of({dtype}, dtypes);
     return view_value(result);
   }
 };

@@ -5,6 +5,7 @@
 /// as stacked results), and a second repeat runs the other way, which may compute some of it again (see Recompute).
 
 #include <tutti/graph/grad.hpp>
+#include <tutti/graph/recompute.hpp>
 
 namespace tutti::graph::detail {
 
@@ -95,51 +96,11 @@ class BodyGradient {
   constexpr bool is_forward(Id id) const {
     return id < forward_size_ || (body_.graph().op(id) == Op::result && body_.graph().operand(id, 0) < forward_size_);
   }
-  /// Cheaper to do again than to keep, or meant to be.
-  constexpr bool is_free(Id id) const {
-    switch (body_.graph().op(id)) {
-      case Op::constant:
-      case Op::iota:
-      case Op::rank:
-      case Op::reshape:
-      case Op::broadcast_in_dim:
-      case Op::vary:
-      case Op::stop_gradient: return true;
-      case Op::all_gather: return gathering(body_.graph(), id).again;
-      default: return false;
-    }
-  }
-  /// One pass over the values that it reads, and none of a product's work.
-  constexpr bool is_pointwise(Id id) const {
-    Op const op = body_.graph().op(id);
-    switch (op) {
-      case Op::reduce_sum:
-      case Op::reduce_max:
-      case Op::rng_bits:
-      case Op::layer_norm:
-      case Op::rms_norm:
-      case Op::rotary:
-      case Op::cumsum:
-      case Op::dropout:
-      case Op::swiglu: return true;
-      default: return info(op).kind == OpClass::elementwise || info(op).kind == OpClass::shape;
-    }
-  }
-  constexpr bool is_sent(Id id) const {
-    switch (body_.graph().op(id)) {
-      case Op::all_reduce:
-      case Op::broadcast:
-      case Op::all_gather:
-      case Op::reduce_scatter:
-      case Op::all_to_all:
-      case Op::send_receive: return true;
-      default: return false;
-    }
-  }
   /// Comes into the backward loop from outside.
   constexpr bool is_cut(Id id) const {
     return body_.graph().op(id) == Op::input ||
-           (is_forward(id) && !is_free(id) && (again_.empty() || again_[static_cast<std::size_t>(id)] == 0));
+           (is_forward(id) && !is_free(body_.graph(), id) &&
+            (again_.empty() || again_[static_cast<std::size_t>(id)] == 0));
   }
   /// What the backward loop needs, from its results down to the cuts.
   constexpr List<char> needed_of(List<Id> const& order, List<Id> const& roots) const {
@@ -163,11 +124,11 @@ class BodyGradient {
       if (!is_forward(id) || graph.op(id) == Op::input) continue;
       bool possible = true;
       for (Id operand : graph.operands(id)) possible = possible && there[static_cast<std::size_t>(operand)] != 0;
-      bool const chosen = shape_.recompute == Recompute::block ? !is_sent(id)
+      bool const chosen = shape_.recompute == Recompute::block ? !is_sent(graph, id)
                           : graph.op(id) == Op::result ? again[static_cast<std::size_t>(graph.operand(id, 0))] != 0
-                                                       : possible && is_pointwise(id);
+                                                       : possible && is_pointwise(graph, id);
       again[static_cast<std::size_t>(id)] = chosen ? 1 : 0;
-      if (chosen || (possible && is_free(id))) there[static_cast<std::size_t>(id)] = 1;
+      if (chosen || (possible && is_free(graph, id))) there[static_cast<std::size_t>(id)] = 1;
     }
     again_ = std::move(again);
   }

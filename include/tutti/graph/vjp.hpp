@@ -156,7 +156,7 @@ constexpr bool rules_are_total() {
   return true;
 }
 static_assert(rules_are_total(),
-              "every operation that op.hpp declares differentiable needs a rule in `rules`, and no other has one");
+              "every operation that op/rows.hpp declares differentiable needs a rule in `rules`, and no other has one");
 
 }  // namespace detail
 

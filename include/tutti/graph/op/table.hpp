@@ -32,6 +32,7 @@
 #include <tutti/graph/op/raise.hpp>
 #include <tutti/graph/op/reciprocal_square_root.hpp>
 #include <tutti/graph/op/relu.hpp>
+#include <tutti/graph/op/rows.hpp>
 #include <tutti/graph/op/select.hpp>
 #include <tutti/graph/op/sign.hpp>
 #include <tutti/graph/op/silu.hpp>
