@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Covers: <tutti/graph/decompose_attention.hpp> <tutti/graph/decompose_parts.hpp>
 // Composites against what they are written out as: forwards, through their own gradients, and through the primitives'
 // gradients.
 
