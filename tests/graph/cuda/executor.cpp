@@ -6,6 +6,7 @@
 // Covers: <tutti/graph/cuda/executor_collectives.hpp>
 // Covers: <tutti/graph/cuda/executor_stretches.hpp>
 // Covers: <tutti/graph/cuda/generic_kernels.hpp>
+// Covers: <tutti/graph/cuda/generic_gather.hpp> <tutti/graph/cuda/generic_threads.hpp>
 
 #include "graph/cuda/run_graph.hpp"
 #include "graph/small_gpt.hpp"

@@ -2,6 +2,7 @@
 /// @file
 /// Graphs on a device, for the tests that other devices have too.
 // Covers: <tutti/graph/cuda/calls.hpp> <tutti/graph/cuda/generic_steps.hpp>
+// Covers: <tutti/graph/cuda/call.hpp> <tutti/graph/cuda/product_calls.hpp>
 
 #include "graph/cuda/run_graph.hpp"
 

@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 /// @file
-/// Kernels of steps that have no kernel of their own, a thread an element; generic_steps.hpp launches them.
+/// Kernels of steps that have no kernel of their own, a thread an element; generic_steps.hpp launches them. Those of
+/// gathers and scatters are in generic_gather.hpp.
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/graph/cuda/generic_gather.hpp>
+#include <tutti/graph/cuda/generic_threads.hpp>
 #include <tutti/graph/elements.hpp>
-#include <tutti/graph/steps.hpp>
 #include <tutti/kernel/cuda/chain.hpp>
-#include <tutti/kernel/cuda/context.hpp>
-#include <tutti/kernel/cuda/copy.hpp>
 #include <tutti/kernel/cuda/ptx.hpp>
-#include <tutti/kernel/cuda/rows.hpp>
 #include <tutti/kernel/elementwise.hpp>
 #include <tutti/tensor/random.hpp>
+#include <tutti/tensor/shape.hpp>
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 namespace tutti::graph::cuda {
-
-using kernel::cuda::Context;
 
 namespace generic {
 
@@ -37,36 +34,6 @@ using graph::generic::store_integer;
 using graph::generic::store_number;
 
 namespace detail {
-
-/// A box and up to four strided arrays in it, walked in row-major order.
-struct Walk {
-  int rank = 0;
-  std::int64_t extents[Shape::max_rank] = {};
-  std::int64_t strides[4][Shape::max_rank] = {};
-
-  explicit Walk(Shape const& shape) : rank(shape.rank()) {
-    for (int axis = 0; axis < rank; ++axis) extents[axis] = shape[axis];
-  }
-  void array(int which, std::array<std::int64_t, Shape::max_rank> const& of) {
-    for (int axis = 0; axis < rank; ++axis) strides[which][axis] = of[static_cast<std::size_t>(axis)];
-  }
-  __device__ std::int64_t offset(int which, std::int64_t position) const {
-    std::int64_t result = 0;
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      result += position % extents[axis] * strides[which][axis];
-      position /= extents[axis];
-    }
-    return result;
-  }
-};
-
-/// The element number of this thread; threads beyond the last have none.
-__device__ inline std::int64_t element_of_thread() { return std::int64_t{blockIdx.x} * 256 + threadIdx.x; }
-
-template <class Args>
-void for_each(Context& context, std::int64_t count, void (*kernel)(Args), Args const& args) {
-  if (count > 0) kernel::cuda::detail::launch_blocks(context, (count + 255) / 256, 256, kernel, args);
-}
 
 struct FillNumbers {
   void* data;
@@ -138,65 +105,6 @@ __global__ void cumsum_columns(Cumsum const args) {
       whole += static_cast<std::uint64_t>(integer_at(args.dtype, args.x, at));
       store_integer(args.dtype, args.y, at, static_cast<std::int64_t>(whole));
     }
-  }
-}
-
-struct Gather {
-  std::byte const* table;
-  std::byte* to;
-  void const* index;
-  std::int64_t rows, row_bytes, count;
-  DType index_dtype;
-  kernel::cuda::ErrorWord* word;
-};
-/// Reported once, by the thread of the row's first byte.
-__device__ inline bool known_row(std::int64_t row, std::int64_t rows, std::int64_t position, bool reports,
-                                 kernel::cuda::Mistake mistake, kernel::cuda::ErrorWord* word) {
-  if (row >= 0 && row < rows) return true;
-  constexpr std::int64_t most = INT32_MAX, least = INT32_MIN;
-  if (reports)
-    kernel::cuda::report(word, mistake, position,
-                         static_cast<std::int32_t>(row > most    ? most
-                                                   : row < least ? least
-                                                                 : row));
-  return false;
-}
-template <class = void>
-__global__ void gather_rows(Gather const args) {
-  kernel::cuda::begin_kernel();
-  std::int64_t const i = element_of_thread();
-  if (i >= args.count * args.row_bytes) return;
-  std::int64_t const position = i / args.row_bytes, byte = i - position * args.row_bytes;
-  std::int64_t const row = index_at(args.index_dtype, args.index, position);
-  bool const known = known_row(row, args.rows, position, byte == 0, kernel::cuda::Mistake::gathered, args.word);
-  args.to[i] = known ? args.table[row * args.row_bytes + byte] : std::byte{0};
-}
-
-struct ScatterAdd {
-  void* to;
-  void const *updates, *index;
-  std::int64_t rows, row, count;
-  DType dtype, index_dtype;
-  kernel::cuda::ErrorWord* word;
-};
-/// A thread owns a column of the rows, so every sum runs in the order of the indices.
-template <class = void>
-__global__ void scatter_columns(ScatterAdd const args) {
-  kernel::cuda::begin_kernel();
-  std::int64_t const column = element_of_thread();
-  if (column >= args.row) return;
-  for (std::int64_t i = 0; i < args.count; ++i) {
-    std::int64_t const row = index_at(args.index_dtype, args.index, i);
-    if (!known_row(row, args.rows, i, column == 0, kernel::cuda::Mistake::scattered, args.word)) continue;
-    std::int64_t const at = row * args.row + column, from = i * args.row + column;
-    if (args.dtype == DType::float32)
-      static_cast<float*>(args.to)[at] += static_cast<float const*>(args.updates)[from];
-    else if (is_floating(args.dtype))
-      store_number(args.dtype, args.to, at,
-                   number_at(args.dtype, args.to, at) + number_at(args.dtype, args.updates, from));
-    else
-      store_integer(args.dtype, args.to, at,
-                    added(integer_at(args.dtype, args.to, at), integer_at(args.dtype, args.updates, from)));
   }
 }
 

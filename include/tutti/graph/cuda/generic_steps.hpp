@@ -3,9 +3,12 @@
 /// @file
 /// The twin of tutti/graph/generic_steps.hpp on a device: steps that have no kernel of their own, a thread an element,
 /// with the same results, bit for bit. Correct before fast: types are told apart at every access. The kernels are in
-/// generic_kernels.hpp.
+/// generic_kernels.hpp and generic_gather.hpp.
 
+#include <tutti/graph/cuda/generic_gather.hpp>
 #include <tutti/graph/cuda/generic_kernels.hpp>
+#include <tutti/graph/cuda/generic_threads.hpp>
+#include <tutti/graph/steps.hpp>
 
 #include <array>
 #include <cstddef>
