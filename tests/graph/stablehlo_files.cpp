@@ -10,7 +10,7 @@
 ///   cases.json              which there are
 ///   example_gpt2.mlir       a training step that is only compiled
 ///   targets.json            what IREE compiles for, and the flags that say so
-// Covers: <tutti/graph/stablehlo/export.hpp>
+// Covers: <tutti/graph/stablehlo/export.hpp> <tutti/graph/stablehlo/primitives.hpp>
 
 #include "graph/stablehlo_cases.hpp"
 

@@ -4,8 +4,11 @@
 /// scripts/check_onnx.py has onnxruntime run what the hidden test case writes.
 // Covers: <tutti/graph/onnx/arrays.hpp>
 // Covers: <tutti/graph/onnx/call.hpp>
+// Covers: <tutti/graph/onnx/element.hpp>
 // Covers: <tutti/graph/onnx/export.hpp>
 // Covers: <tutti/graph/onnx/model.hpp>
+// Covers: <tutti/graph/onnx/twin.hpp>
+// Covers: <tutti/graph/onnx/value.hpp>
 // Covers: <tutti/graph/onnx/writer.hpp>
 // Covers: <tutti/infer/onnx/model.hpp>
 // Covers: <tutti/io/model_format.hpp>

@@ -6,6 +6,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/graph/decompose.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/onnx/twin.hpp>
 #include <tutti/graph/onnx/writer.hpp>
 #include <tutti/graph/op/table.hpp>
 
@@ -14,21 +15,6 @@
 #include <string_view>
 
 namespace tutti::graph::onnx {
-
-/// Two graphs of one structure, of other extents: what a model is made of.
-struct Twin {
-  Graph const& first;
-  Graph const& second;
-
-  Extents shape(Id id, int result = 0) const {
-    Shape const &a = first.type(id, result).shape, &b = second.type(id, result).shape;
-    Extents extents;
-    for (int axis = 0; axis < a.rank(); ++axis) extents.push_back({a[axis], b[axis]});
-    return extents;
-  }
-  Extent integer(Id id, int i) const { return {first.integer(id, i), second.integer(id, i)}; }
-  Twin body(Id id) const { return {first.body(id), second.body(id)}; }
-};
 
 /// "; model.cpp:31", where it is known.
 inline std::string line_of(Graph const& graph, Id id) {

@@ -14,6 +14,7 @@
 #include <tutti/graph/onnx/arrays.hpp>
 #include <tutti/graph/onnx/call.hpp>
 #include <tutti/graph/onnx/model.hpp>
+#include <tutti/graph/onnx/twin.hpp>
 #include <tutti/graph/onnx/writer.hpp>
 
 #include <string>
@@ -50,29 +51,6 @@ inline Value primitive(Call const& e) {
          op == Op::custom ? "an operation from outside the library has no ONNX form; write it with operations of the "
                             "library"
                           : "this operation has no ONNX form here. Export a forward function on one rank");
-}
-
-/// Of both graphs alike but for extents.
-inline void check_twins(Graph const& a, Graph const& b) {
-  auto const differ = [](std::string_view what) {
-    throw Error(ErrorKind::unavailable, "to_onnx",
-                concat("the function is another one for other extents: ", what, ". Export with fixed extents"));
-  };
-  if (a.size() != b.size()) differ("it has more operations");
-  for (Id id = 0; id < a.size(); ++id) {
-    auto const x = a.operands(id), y = b.operands(id);
-    bool same = a.op(id) == b.op(id) && x.size() == y.size() && a.integers(id).size() == b.integers(id).size() &&
-                a.reals(id).size() == b.reals(id).size() && a.results(id) == b.results(id);
-    for (std::size_t i = 0; same && i < x.size(); ++i) same = x[i] == y[i];
-    for (int i = 0; same && i < a.results(id); ++i)
-      same = a.type(id, i).dtype == b.type(id, i).dtype && a.type(id, i).shape.rank() == b.type(id, i).shape.rank();
-    if (!same) differ(concat("operation ", id, ", ", a.op_name(id)));
-    for (std::size_t i = 0; i < a.reals(id).size(); ++i)
-      if (number_bytes(DType::float64, a.reals(id)[i]) != number_bytes(DType::float64, b.reals(id)[i]))
-        differ(concat("it computes with ", a.reals(id)[i], " or ", b.reals(id)[i]));
-  }
-  if (a.bodies.size() != b.bodies.size()) differ("it has more loops");
-  for (std::size_t i = 0; i < a.bodies.size(); ++i) check_twins(a.bodies[i], b.bodies[i]);
 }
 
 class Exporter {

@@ -2,77 +2,20 @@
 #pragma once
 /// @file
 /// ONNX nodes one after another, for values of which some axes have an extent that is known at the call alone.
-///
-/// A graph has fixed extents. Where an axis is to be the caller's, the graph is traced twice, with two extents of it:
-/// what is equal in both is fixed, and what differs must be the axis, or a product of such axes (OnnxAxis).
 
-#include <tutti/core/bfloat16.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/float16.hpp>
+#include <tutti/graph/onnx/element.hpp>
 #include <tutti/graph/onnx/model.hpp>
+#include <tutti/graph/onnx/value.hpp>
 
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <initializer_list>
-#include <limits>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 
 namespace tutti::graph::onnx {
-
-/// Of an axis, in the first and in the second graph.
-struct Extent {
-  std::int64_t first = 1, second = 1;
-
-  constexpr bool fixed() const noexcept { return first == second; }
-  constexpr bool is(std::int64_t number) const noexcept { return first == number && second == number; }
-  friend constexpr bool operator==(Extent const&, Extent const&) = default;
-};
-using Extents = List<Extent>;
-
-inline bool equal(Extents const& a, Extents const& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (!(a[i] == b[i])) return false;
-  return true;
-}
-
-/// A value of the model. ONNX broadcasts as NumPy does, so a broadcast is no node until something needs it: along
-/// `spread` axes the tensor has an extent of 1 instead; a `lone` one has no axes, and all elements are its number.
-struct Value {
-  std::string name;
-  DType dtype = DType::float32;
-  Extents shape;
-  List<bool> spread{};
-  bool lone = false;
-
-  int rank() const noexcept { return static_cast<int>(shape.size()); }
-  bool whole() const noexcept {
-    if (lone) return shape.empty();
-    for (bool one : spread)
-      if (one) return false;
-    return true;
-  }
-};
-using Values = List<Value>;
-
-/// Elements of a constant, all of them `value`.
-inline std::string number_bytes(DType dtype, double value) {
-  std::string bytes;
-  with_dtype(dtype, [&](auto of) {
-    using T = decltype(of);
-    if constexpr (std::is_same_v<T, bool> || std::is_arithmetic_v<T> || std::is_same_v<T, bfloat16> ||
-                  std::is_same_v<T, float16>) {
-      T stored{};
-      if constexpr (std::is_arithmetic_v<T>) stored = static_cast<T>(value);
-      else stored = T(static_cast<float>(value));
-      bytes.assign(reinterpret_cast<char const*>(&stored), sizeof stored);
-    }
-  });
-  return bytes;
-}
 
 /// Appends nodes. Every value has a name of its own.
 class Writer {
@@ -200,7 +143,12 @@ class Writer {
     }
     return result;
   }
-  Value cast(Value x, DType dtype);
+  Value cast(Value x, DType dtype) {
+    if (x.dtype == dtype) return x;
+    x.name = add("Cast", {x.name}, {integer("to", element_type(dtype))});
+    x.dtype = dtype;
+    return x;
+  }
 
  private:
   struct Source {
@@ -257,34 +205,5 @@ class Writer {
   List<std::string> constant_names_;
   int next_ = 0;
 };
-
-/// The number of an element type in ONNX files; 0: there is none.
-constexpr int element_type(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::float32: return 1;
-    case DType::uint8: return 2;
-    case DType::int8: return 3;
-    case DType::uint16: return 4;
-    case DType::int16: return 5;
-    case DType::int32: return 6;
-    case DType::int64: return 7;
-    case DType::boolean: return 9;
-    case DType::float16: return 10;
-    case DType::float64: return 11;
-    case DType::uint32: return 12;
-    case DType::uint64: return 13;
-    case DType::bfloat16: return 16;
-    case DType::character:
-    case DType::byte: break;
-  }
-  return 0;
-}
-
-inline Value Writer::cast(Value x, DType dtype) {
-  if (x.dtype == dtype) return x;
-  x.name = add("Cast", {x.name}, {integer("to", element_type(dtype))});
-  x.dtype = dtype;
-  return x;
-}
 
 }  // namespace tutti::graph::onnx
