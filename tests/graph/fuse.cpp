@@ -2,6 +2,8 @@
 /// @file
 /// From graph to steps: what is fused, shared and bucketed in a training step, and that every variant's plan holds.
 // Covers: <tutti/graph/lower.hpp> <tutti/graph/lower_arrays.hpp> <tutti/graph/lower_composites.hpp>
+// Covers: <tutti/graph/lower_collectives.hpp> <tutti/graph/lower_custom.hpp> <tutti/graph/lower_layers.hpp>
+// Covers: <tutti/graph/merged_chain.hpp>
 // Covers: <tutti/graph/emit.hpp> <tutti/graph/rewrite.hpp> <tutti/graph/share.hpp> <tutti/graph/buckets.hpp>
 // Covers: <tutti/graph/program.hpp> <tutti/graph/compile.hpp> <tutti/graph/division.hpp>
 // Covers: <tutti/graph/lower_values.hpp>

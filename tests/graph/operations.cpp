@@ -2,7 +2,7 @@
 /// @file
 /// Every operation that a graph may hold, executed, against the interpreter.
 // Covers: <tutti/graph/op/*.hpp> <tutti/graph/values.hpp>
-// Covers: <tutti/graph/bind.hpp>
+// Covers: <tutti/graph/bind.hpp> <tutti/graph/call.hpp>
 // Covers: <tutti/graph/calls.hpp> <tutti/graph/elements.hpp> <tutti/graph/generic_steps.hpp> <tutti/graph/operands.hpp>
 // Covers: <tutti/graph/step_call.hpp> <tutti/graph/composite_arguments.hpp>
 

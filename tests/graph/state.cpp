@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// The State: fields by name, in order, at fixed addresses.
-// Covers: <tutti/graph/memory.hpp>
+// Covers: <tutti/graph/field.hpp> <tutti/graph/memory.hpp>
 
 #include "support/catch.hpp"
 

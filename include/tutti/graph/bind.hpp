@@ -5,14 +5,11 @@
 
 #include <tutti/config.hpp>
 #include <tutti/core/owner.hpp>
-#include <tutti/exec/context.hpp>
+#include <tutti/graph/call.hpp>
 #include <tutti/graph/operands.hpp>
 #include <tutti/graph/packed.hpp>
 
 namespace tutti::graph::calls {
-
-using exec::Context;
-using Call = CallOn<Context>;
 
 /// The call of a step whose memory is known; null for the collectives, which the executor makes itself. `packed`: where
 /// this product's right operand is kept; null: nowhere.

@@ -10,9 +10,9 @@
 
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
-#include <tutti/exec/context.hpp>
-#include <tutti/graph/fuse.hpp>
+#include <tutti/graph/call.hpp>
 #include <tutti/graph/generic_steps.hpp>
+#include <tutti/graph/op/table.hpp>
 #include <tutti/graph/operands.hpp>
 #include <tutti/graph/packed.hpp>
 #include <tutti/graph/steps.hpp>
@@ -33,17 +33,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 namespace tutti::graph::calls {
 
 namespace detail {
-
-template <class F>
-Owner<Call> call(F f) {
-  return call_on<Context>(std::move(f));
-}
 
 inline Owner<Call> bind_gemms(Operands const& call, PackedOperands* packed) {
   List<kernel::Gemm> products = arguments::gemms(call);
@@ -104,14 +98,6 @@ inline Owner<Call> bind_square_sum(Operands const& call) {
   return detail::call([base, result, sums = std::move(sums)](Context& context) {
     *result = base == nullptr ? 0.0 : *base;
     for (kernel::SquareSum const& sum : sums) kernel::cpu::square_sum(context, sum);
-  });
-}
-
-/// Copies what a step accumulates onto to its result, unless the planner made them one.
-inline void start_from(Context& context, std::int64_t bytes, std::byte const* from, std::byte* to) {
-  if (from == to || from == nullptr || to == nullptr) return;
-  context.parallel_for(bytes, 65536, [&](std::int64_t begin, std::int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
   });
 }
 

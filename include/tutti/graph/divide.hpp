@@ -14,9 +14,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace tutti::graph {
-
-namespace lowering {
+namespace tutti::graph::lowering {
 
 /// After buckets are made, before memory is planned.
 class UpdateDivision {
@@ -247,6 +245,4 @@ class UpdateDivision {
   List<Group> groups_;
 };
 
-}  // namespace lowering
-
-}  // namespace tutti::graph
+}  // namespace tutti::graph::lowering

@@ -4,13 +4,13 @@
 /// Fewer passes over memory: elementwise work moves into the epilogue of the kernel that made its operand, and what is
 /// left is merged into chains. Both run on unrolled steps, so they see across the borders of layers.
 
-#include <tutti/core/list.hpp>
+#include <tutti/graph/merged_chain.hpp>
 #include <tutti/graph/op/table.hpp>
 #include <tutti/graph/rewrite.hpp>
 
-#include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 namespace tutti::graph::lowering {
@@ -130,7 +130,6 @@ class EpilogueFusion {
 class ChainFusion {
  public:
   explicit ChainFusion(StepList& list) : at_(list) {}
-  static constexpr std::size_t max_inputs = 16, max_instructions = 64, max_outputs = 8;
 
   void run() {
     for (std::int32_t s = 0; s < at_.size(); ++s) {
@@ -184,67 +183,18 @@ class ChainFusion {
     for (Ref const& read : consumer.reads) hoist &= at_.writer(read.buffer) <= p;
     if (!hoist && !at_.may_sink(p, s)) return -1;
 
-    Step merged;
-    merged.kind = StepKind::elementwise;
-    merged.registers = consumer.registers;
-    merged.layer = consumer.layer;
-    merged.node = consumer.node;
-    merged.where = consumer.where.empty() ? producer.where : consumer.where;
-    merged.scope = consumer.where.empty() ? producer.scope : consumer.scope;
-    auto input_of = [&](Ref const& ref) {
-      for (std::size_t i = 0; i < merged.reads.size(); ++i)
-        if (merged.reads[i].buffer == ref.buffer && merged.reads[i].offset == ref.offset &&
-            merged.reads[i].strides == ref.strides && merged.reads[i].dtype == ref.dtype)
-          return i;
-      merged.reads.push_back(ref);
-      return merged.reads.size() - 1;
-    };
-    auto produced = [&](Ref const& ref) -> int {
-      for (std::size_t i = 0; i < producer.writes.size(); ++i)
-        if (producer.writes[i].buffer == ref.buffer) return static_cast<int>(i);
-      return -1;
-    };
-    // Registers of both, translated: inputs first, instructions after all inputs.
-    List<std::size_t> producer_inputs, consumer_inputs;
-    for (Ref const& ref : producer.reads) producer_inputs.push_back(input_of(ref));
-    for (Ref const& ref : consumer.reads) consumer_inputs.push_back(produced(ref) >= 0 ? 0 : input_of(ref));
-    std::size_t const inputs = merged.reads.size(), first = producer.instructions.size();
-    if (inputs > max_inputs || first + consumer.instructions.size() > max_instructions) return -1;
-    auto of_producer = [&](std::int16_t r) -> std::int16_t {
-      if (r < 0) return r;
-      std::size_t const k = static_cast<std::size_t>(r);
-      return static_cast<std::int16_t>(k < producer.reads.size() ? producer_inputs[k]
-                                                                 : inputs + k - producer.reads.size());
-    };
-    auto of_consumer = [&](std::int16_t r) -> std::int16_t {
-      if (r < 0) return r;
-      std::size_t const k = static_cast<std::size_t>(r);
-      if (k >= consumer.reads.size()) return static_cast<std::int16_t>(inputs + first + k - consumer.reads.size());
-      int const source = produced(consumer.reads[k]);
-      return source >= 0 ? of_producer(producer.sources[static_cast<std::size_t>(source)])
-                         : static_cast<std::int16_t>(consumer_inputs[k]);
-    };
-    for (auto const& i : producer.instructions)
-      merged.instructions.push_back({i.op, of_producer(i.a), of_producer(i.b), of_producer(i.c), i.value});
-    for (auto const& i : consumer.instructions)
-      merged.instructions.push_back({i.op, of_consumer(i.a), of_consumer(i.b), of_consumer(i.c), i.value});
-    for (std::size_t i = 0; i < producer.writes.size(); ++i) {
+    auto const read_elsewhere = [&](Ref const& ref) {
       bool elsewhere = false;
-      for (std::int32_t reader : at_.readers(producer.writes[i].buffer)) elsewhere |= reader != s;
-      if (!elsewhere) continue;
-      merged.writes.push_back(producer.writes[i]);
-      merged.sources.push_back(of_producer(producer.sources[i]));
-    }
-    for (std::size_t i = 0; i < consumer.writes.size(); ++i) {
-      merged.writes.push_back(consumer.writes[i]);
-      merged.sources.push_back(of_consumer(consumer.sources[i]));
-    }
-    if (merged.writes.size() > max_outputs) return -1;
+      for (std::int32_t reader : at_.readers(ref.buffer)) elsewhere |= reader != s;
+      return elsewhere;
+    };
+    std::optional<Step> merged = merged_chain(producer, consumer, read_elsewhere);
+    if (!merged) return -1;
     at_.detach(p);
     at_.detach(s);
     std::int32_t const place = hoist ? p : s;
     at_.kill(hoist ? s : p);
-    at_.step(place) = std::move(merged);
+    at_.step(place) = std::move(*merged);
     at_.attach(place);
     return place;
   }

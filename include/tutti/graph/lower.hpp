@@ -8,13 +8,15 @@
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/ir.hpp>
 #include <tutti/graph/lower_arrays.hpp>
+#include <tutti/graph/lower_collectives.hpp>
 #include <tutti/graph/lower_composites.hpp>
+#include <tutti/graph/lower_custom.hpp>
+#include <tutti/graph/lower_layers.hpp>
 #include <tutti/graph/steps.hpp>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -132,24 +134,6 @@ class Lowering {
     return all;
   }
 
-  /// What a custom operation changes in place has no other use: every use of a state reads its value before the run.
-  static void refuse_shared_updates(Graph const& graph, Id id) {
-    std::uint32_t const updates = graph[id].custom->updates;
-    for (std::size_t i = 0; updates >> i != 0; ++i) {
-      if ((updates >> i & 1) == 0) continue;
-      Id const state = graph.operand(id, static_cast<int>(i));
-      std::ptrdiff_t uses = 0;
-      for (Id user = 0; user < graph.size(); ++user)
-        for (Id const operand : graph.operands(user)) uses += operand == state;
-      for (Output const& output : graph.outputs) uses += output.node == state;
-      for (Update const& update : graph.updates) uses += update.target == state;
-      if (uses != 1)
-        throw Error(ErrorKind::invalid_argument, std::string(graph.op_name(id)),
-                    "it changes state '" + std::string(graph.name(state)) +
-                        "' in place, which something else in the graph uses too. Give it a state of its own");
-    }
-  }
-
   // ---- Nodes with one result.
 
   /// Nothing for leaves, which are there already.
@@ -172,11 +156,7 @@ class Lowering {
         step.writes = {y};
         return view_value(y);
       }
-      case Op::rank: {
-        Value const value = simple(StepKind::rank, {}, type);
-        emit_.list.steps.back().mesh_axis = mesh_axis(graph, id);
-        return value;
-      }
+      case Op::rank: return lower_rank(emit_, graph, id);
       case Op::broadcast_in_dim: return emit_.broadcast(x[0], integers, type.shape);
       case Op::reshape: return emit_.reshaped(x[0], type.shape);
       case Op::transpose: return emit_.transposed(x[0], integers, type.shape);
@@ -191,15 +171,7 @@ class Lowering {
       }
       case Op::reduce_sum: case Op::reduce_max: return lower_reduce(emit_, graph, id, x[0]);
       case Op::dot_general: return lower_dot(emit_, graph, id, x[0], x[1]);
-      case Op::custom: {
-        refuse_shared_updates(graph, id);
-        List<Ref> reads;
-        for (Value const& operand : x) reads.push_back(emit_.contiguous(operand));
-        Value const value = simple(StepKind::custom, reads, type);
-        emit_.list.steps.back().custom = graph[id].custom;
-        emit_.list.steps.back().reals = {graph.reals(id).begin(), graph.reals(id).end()};
-        return value;
-      }
+      case Op::custom: return lower_custom(emit_, graph, id, x);
       case Op::gather: return simple(StepKind::gather, {emit_.contiguous(x[0]), emit_.contiguous(x[1])}, type);
       case Op::scatter_add:
         return simple(StepKind::scatter_add, {emit_.contiguous(x[0]), emit_.contiguous(x[1]), emit_.contiguous(x[2])},
@@ -216,80 +188,18 @@ class Lowering {
         step.inverse = integers[1] != 0;
         return value;
       }
-      case Op::dropout: {
-        if (graph.real(id) == 0) return x[0];
-        List<Ref> reads{emit_.contiguous(x[0], DType::float32)};
-        for (std::size_t i = 1; i < 5; ++i) reads.push_back(emit_.contiguous(x[i], DType::int64));
-        Ref const y = emit_.fresh(DType::float32, type.shape);
-        Step& step = emit_.push(StepKind::dropout);
-        step.value = graph.real(id);
-        step.reads = reads;
-        step.writes = {y};
-        return emit_.as(y, type.dtype);
-      }
+      case Op::dropout: return lower_dropout(emit_, graph, id, x);
       case Op::linear: return lower_linear(emit_, graph, id, x);
       case Op::rotary: case Op::swiglu: return lower_rows(emit_, graph, id, x);
-      case Op::attention_gradient: {
-        auto const reads = emit_.floats(x);
-        Ref const y = emit_.fresh(DType::float32, type.shape);
-        Step& step = emit_.push(StepKind::attention_gradient);
-        step.heads = integers[0];
-        step.kv_heads = integers[1];
-        step.product = product_type(graph, id);
-        step.value = graph.real(id);
-        step.reads = reads;
-        step.writes = {y};
-        return emit_.as(y, type.dtype);
-      }
-      case Op::embedding: {
-        List<Ref> reads{emit_.contiguous(x[0], DType::int32), emit_.contiguous(x[1], DType::float32), {}};
-        if (x.size() > 2) reads[2] = emit_.contiguous(x[2], DType::float32);
-        Ref const y = emit_.fresh(DType::float32, type.shape);
-        Step& step = emit_.push(StepKind::embedding);
-        step.vocabulary = x[1].shape[0];
-        step.reads = reads;
-        step.writes = {y};
-        return emit_.as(y, type.dtype);
-      }
-      case Op::square_sum: {
-        List<Ref> reads{Ref{}};
-        if (x.size() > 1) reads[0] = emit_.contiguous(x[1], DType::float64);
-        for (Ref const& part : emit_.parts_of(x[0])) {
-          Ref const dense = emit_.contiguous(part);
-          reads.push_back(dense.dtype == DType::float32 ? dense : emit_.converted(dense, DType::float32));
-        }
-        return simple(StepKind::square_sum, reads, type);
-      }
-      case Op::all_reduce: {
-        if (x[0].is_stack()) {
-          Value result = x[0];
-          for (Ref& part : result.parts) part = all_reduce(part, integers[0], mesh_axis(graph, id));
-          return result;
-        }
-        return view_value(all_reduce(emit_.ref(x[0]), integers[0], mesh_axis(graph, id)));
-      }
+      case Op::attention_gradient: return lower_attention_gradient(emit_, graph, id, x);
+      case Op::embedding: return lower_embedding(emit_, graph, id, x);
+      case Op::square_sum: return lower_square_sum(emit_, graph, id, x);
+      case Op::all_reduce: return lower_all_reduce(emit_, graph, id, x[0]);
       case Op::broadcast:
       case Op::all_gather:
       case Op::reduce_scatter:
       case Op::all_to_all:
-      case Op::send_receive: {
-        StepKind const kind = graph.op(id) == Op::broadcast      ? StepKind::broadcast
-                              : graph.op(id) == Op::all_gather   ? StepKind::all_gather
-                              : graph.op(id) == Op::all_to_all   ? StepKind::all_to_all
-                              : graph.op(id) == Op::send_receive ? StepKind::send_receive
-                                                                 : StepKind::reduce_scatter;
-        Value const value = simple(kind, {emit_.contiguous(x[0])}, type);
-        Step& step = emit_.list.steps.back();
-        step.mesh_axis = mesh_axis(graph, id);
-        step.root =
-            static_cast<std::int32_t>(integers[0]);  // of the others: the number of ranks, checked when a run starts
-        if (kind == StepKind::reduce_scatter) step.operation = static_cast<std::uint8_t>(integers[1]);
-        if (kind == StepKind::send_receive) {
-          step.by = static_cast<std::int32_t>(integers[1]);
-          step.wraps = integers[2] != 0;
-        }
-        return value;
-      }
+      case Op::send_receive: return lower_collective(emit_, graph, id, x[0]);
       default: break;
     }
     emit_.fail(ErrorKind::unavailable, "the executor has no step for this operation");
@@ -327,16 +237,6 @@ class Lowering {
     step.reads = reads;
     step.writes = {y};
     return view_value(y);
-  }
-  Ref all_reduce(Ref const& x, std::int64_t operation, MeshAxis axis) {
-    Ref const dense = emit_.contiguous(x);
-    Ref const y = emit_.fresh(x.dtype, x.shape);
-    Step& step = emit_.push(StepKind::all_reduce);
-    step.operation = static_cast<std::uint8_t>(operation);
-    step.mesh_axis = axis;
-    step.reads = {dense};
-    step.writes = {y};
-    return y;
   }
 
   Emitter emit_;

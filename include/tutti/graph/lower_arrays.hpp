@@ -77,6 +77,22 @@ inline Value lower_reduce(Emitter& emit, Graph const& graph, Id id, Value const&
   return view_value(y);
 }
 
+/// x [, base]
+inline Value lower_square_sum(Emitter& emit, Graph const& graph, Id id, List<Value> const& x) {
+  Type const& type = graph.type(id);
+  List<Ref> reads{Ref{}};
+  if (x.size() > 1) reads[0] = emit.contiguous(x[1], DType::float64);
+  for (Ref const& part : emit.parts_of(x[0])) {
+    Ref const dense = emit.contiguous(part);
+    reads.push_back(dense.dtype == DType::float32 ? dense : emit.converted(dense, DType::float32));
+  }
+  Ref const y = emit.fresh(type.dtype, type.shape);
+  Step& step = emit.push(StepKind::square_sum);
+  step.reads = reads;
+  step.writes = {y};
+  return view_value(y);
+}
+
 /// x (..., I), weight (O, I) [, bias (O)]
 inline Value lower_linear(Emitter& emit, Graph const& graph, Id id, List<Value> const& x) {
   Type const& type = graph.type(id);

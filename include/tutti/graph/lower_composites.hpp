@@ -6,10 +6,11 @@
 #include <tutti/core/list.hpp>
 #include <tutti/graph/emit.hpp>
 #include <tutti/graph/ir.hpp>
+#include <tutti/graph/lower_layers.hpp>
 #include <tutti/graph/steps.hpp>
 #include <tutti/kernel/cross_entropy.hpp>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -60,40 +61,6 @@ inline List<Value> lower_adamw(Emitter& emit, Graph const& graph, Id id, List<Va
   step.reads = std::move(reads);
   step.writes = std::move(writes);
   return results;
-}
-
-/// A value as (rows, C), where it lies if all rows are equally far apart, as those of a packed projection are.
-inline Ref rows_of(Emitter& emit, Value const& x) {
-  int const last = x.shape.rank() - 1;
-  List<int> axes;
-  for (int axis = 0; axis < last; ++axis) axes.push_back(axis);
-  Ref ref = emit.ref(x);
-  auto rows = collapse(ref, axes);
-  if (ref.dtype != DType::float32 || ref.strides[at(last)] != 1 || !rows) {
-    ref = emit.contiguous(view_value(ref), DType::float32);
-    rows = collapse(ref, axes);
-  }
-  ref.shape = Shape{rows->extent, x.shape[last]};
-  ref.strides = {rows->extent > 1 ? rows->stride : x.shape[last], 1};
-  return ref;
-}
-
-/// Rotary embedding and the gate of SwiGLU.
-inline Value lower_rows(Emitter& emit, Graph const& graph, Id id, List<Value> const& x) {
-  bool const rotary = graph.op(id) == Op::rotary;
-  Type const& type = graph.type(id);
-  List<Ref> reads;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    reads.push_back(rotary && i > 0 ? emit.contiguous(x[i], DType::float32) : rows_of(emit, x[i]));
-  Ref const y = emit.fresh(DType::float32, type.shape);
-  Step& step = emit.push(rotary ? StepKind::rotary : StepKind::swiglu);
-  if (rotary) {
-    step.pairing = static_cast<kernel::RotaryPairing>(graph.integer(id, 0));
-    step.inverse = graph.integer(id, 1) != 0;
-  }
-  step.reads = reads;
-  step.writes = {y};
-  return emit.as(y, type.dtype);
 }
 
 /// Nodes of several results, all of which get a buffer; those that nobody reads are dropped later.

@@ -13,6 +13,7 @@
 /// a product see it rounded.
 
 #include <tutti/core/list.hpp>
+#include <tutti/graph/narrow_groups.hpp>
 #include <tutti/graph/op.hpp>
 #include <tutti/graph/steps.hpp>
 
@@ -40,57 +41,36 @@ class Narrowing {
 
   // ---- Which values must have one type, and which cannot be bfloat16.
 
-  BufferId group_of(BufferId id) {
-    while (group_[at(id)] != id) id = group_[at(id)] = group_[at(group_[at(id)])];
-    return id;
-  }
-  void join(Ref const& a, Ref const& b) {
-    if (!a || !b) return;
-    BufferId const x = group_of(a.buffer), y = group_of(b.buffer);
-    if (x == y) return;
-    group_[at(y)] = x;
-    fixed_[at(x)] = fixed_[at(x)] || fixed_[at(y)];
-    wanted_[at(x)] = wanted_[at(x)] || wanted_[at(y)];
-  }
-  void fix(Ref const& ref) {
-    if (ref) fixed_[at(group_of(ref.buffer))] = true;
-  }
-  void want(Ref const& ref) {
-    if (ref) wanted_[at(group_of(ref.buffer))] = true;
-  }
   static Ref read(Step const& step, std::size_t i) { return i < step.reads.size() ? step.reads[i] : Ref{}; }
   static Ref written(Step const& step, std::size_t i) { return i < step.writes.size() ? step.writes[i] : Ref{}; }
 
   void find_groups() {
     std::size_t const count = list_.buffers.size();
-    group_.resize(count);
-    fixed_.assign(count, false);
-    wanted_.assign(count, false);
+    groups_ = NarrowGroups(count);
     from_product_.assign(count, false);
     for (std::size_t id = 0; id < count; ++id) {
       Buffer const& buffer = list_.buffers[id];
-      group_[id] = static_cast<BufferId>(id);
-      if (buffer.pool != Pool::arena || buffer.part_of >= 0 || buffer.over >= 0) fixed_[id] = true;
+      if (buffer.pool != Pool::arena || buffer.part_of >= 0 || buffer.over >= 0) groups_.fix(static_cast<BufferId>(id));
       for (BufferId const other : {buffer.part_of, buffer.over})
-        if (other >= 0) fixed_[at(other)] = true;
+        if (other >= 0) groups_.fix(other);
     }
     for (Step const& step : list_.steps) {
       for (auto const* refs : {&step.reads, &step.writes})
         for (Ref const& ref : *refs)
-          if (ref && ref.dtype != DType::float32) fix(ref);
+          if (ref && ref.dtype != DType::float32) groups_.fix(ref);
       constrain(step);
     }
   }
   void constrain(Step const& step) {
     auto const fix_all = [&] {
       for (auto const* refs : {&step.reads, &step.writes})
-        for (Ref const& ref : *refs) fix(ref);
+        for (Ref const& ref : *refs) groups_.fix(ref);
     };
     auto const fix_reads = [&](std::size_t first) {
-      for (std::size_t i = first; i < step.reads.size(); ++i) fix(step.reads[i]);
+      for (std::size_t i = first; i < step.reads.size(); ++i) groups_.fix(step.reads[i]);
     };
     auto const fix_writes = [&](std::size_t first) {
-      for (std::size_t i = first; i < step.writes.size(); ++i) fix(step.writes[i]);
+      for (std::size_t i = first; i < step.writes.size(); ++i) groups_.fix(step.writes[i]);
     };
     switch (step.kind) {
       case StepKind::elementwise:
@@ -98,19 +78,19 @@ class Narrowing {
         return;
       case StepKind::fill: return;
       case StepKind::copy:
-        for (std::size_t i = 0; i < step.reads.size(); ++i) join(step.reads[i], step.writes[i]);
+        for (std::size_t i = 0; i < step.reads.size(); ++i) groups_.join(step.reads[i], step.writes[i]);
         return;
       case StepKind::gemm:
         if (!is_product(step)) return fix_all();
         from_product_[at(step.writes[0].buffer)] = true;
-        want(step.reads[0]);
-        want(step.reads[1]);
-        fix(read(step, 2));  // what is (M, N) has the type of the result
-        join(step.writes[0], read(step, 3));
-        join(step.writes[0], read(step, 4));
-        join(step.writes[0], written(step, 1));
-        fix(written(step, 2));
-        if (written(step, 2)) fix(step.writes[0]);
+        groups_.want(step.reads[0]);
+        groups_.want(step.reads[1]);
+        groups_.fix(read(step, 2));  // what is (M, N) has the type of the result
+        groups_.join(step.writes[0], read(step, 3));
+        groups_.join(step.writes[0], read(step, 4));
+        groups_.join(step.writes[0], written(step, 1));
+        groups_.fix(written(step, 2));
+        if (written(step, 2)) groups_.fix(step.writes[0]);
         return;
       case StepKind::column_sum: return fix_writes(0);
       // Rows and their gradients are float32; what comes out of a normalisation, or its gradient, is either.
@@ -118,32 +98,32 @@ class Narrowing {
       // What a product gives to the gradient is the gradient of what it rounded.
       case StepKind::layer_norm_gradient:
       case StepKind::rms_norm_gradient:
-        if (from_product_[at(step.reads[0].buffer)]) want(step.reads[0]);
+        if (from_product_[at(step.reads[0].buffer)]) groups_.want(step.reads[0]);
         return fix_reads(1), fix_writes(0);
       case StepKind::rotary:
-        join(step.reads[0], step.writes[0]);
+        groups_.join(step.reads[0], step.writes[0]);
         return fix_reads(1);
       case StepKind::swiglu: case StepKind::swiglu_gradient:
-        for (std::size_t i = 1; i < step.reads.size(); ++i) join(step.reads[0], step.reads[i]);
-        for (Ref const& ref : step.writes) join(step.reads[0], ref);
+        for (std::size_t i = 1; i < step.reads.size(); ++i) groups_.join(step.reads[0], step.reads[i]);
+        for (Ref const& ref : step.writes) groups_.join(step.reads[0], ref);
         return;
       case StepKind::attention:
         if (!is_product(step)) return fix_all();
-        want(step.reads[0]);
-        join(step.reads[0], step.writes[0]);
+        groups_.want(step.reads[0]);
+        groups_.join(step.reads[0], step.writes[0]);
         return fix_writes(1);
       case StepKind::attention_gradient:
         if (!is_product(step)) return fix_all();
-        want(step.reads[1]);
-        for (std::size_t const i : {std::size_t{0}, std::size_t{2}}) join(step.reads[1], step.reads[i]);
-        join(step.reads[1], step.writes[0]);
+        groups_.want(step.reads[1]);
+        for (std::size_t const i : {std::size_t{0}, std::size_t{2}}) groups_.join(step.reads[1], step.reads[i]);
+        groups_.join(step.reads[1], step.writes[0]);
         return fix_reads(3);
       case StepKind::linear_cross_entropy:
         if (!is_product(step)) return fix_all();
-        want(step.reads[0]);
-        join(step.reads[0], written(step, 1));
-        fix(step.reads[1]);
-        fix(step.writes[0]);
+        groups_.want(step.reads[0]);
+        groups_.join(step.reads[0], written(step, 1));
+        groups_.fix(step.reads[1]);
+        groups_.fix(step.writes[0]);
         return fix_writes(2);
       default: return fix_all();
     }
@@ -151,18 +131,17 @@ class Narrowing {
 
   // ---- The values themselves.
 
-  bool is_narrow(BufferId id) { return wanted_[at(group_of(id))] && !fixed_[at(group_of(id))]; }
   static void retype(Ref& ref) {
     ref.dtype = DType::bfloat16;
     ref.offset /= 2;  // bytes
   }
   void narrow() {
     for (std::size_t id = 0; id < list_.buffers.size(); ++id)
-      if (is_narrow(static_cast<BufferId>(id))) list_.buffers[id].bytes /= 2;
+      if (groups_.is_narrow(static_cast<BufferId>(id))) list_.buffers[id].bytes /= 2;
     for (Step& step : list_.steps)
       for (auto* refs : {&step.reads, &step.writes})
         for (Ref& ref : *refs)
-          if (ref && is_narrow(ref.buffer)) retype(ref);
+          if (ref && groups_.is_narrow(ref.buffer)) retype(ref);
   }
 
   // ---- What products read of float32 values, converted once.
@@ -252,10 +231,9 @@ class Narrowing {
   }
 
   StepList& list_;
-  List<BufferId> group_;
-  List<BufferId> twin_;  // in bfloat16, of what products read; -1 where there is none
-  List<bool> fixed_, wanted_;  // of groups
-  List<bool> from_product_;    // of values
+  NarrowGroups groups_;
+  List<BufferId> twin_;      // in bfloat16, of what products read; -1 where there is none
+  List<bool> from_product_;  // of values
 };
 
 }  // namespace tutti::graph::lowering

@@ -2,9 +2,9 @@
 /// @file
 /// Programs on a device: whole training steps, captured and replayed, two under way, with ranks.
 // Covers: <tutti/graph/cuda/executor.hpp> <tutti/graph/cuda/state.hpp> <tutti/graph/fit_cuda.hpp>
-// Covers: <tutti/graph/narrow.hpp> <tutti/graph/cuda/workspace.hpp>
+// Covers: <tutti/graph/narrow.hpp> <tutti/graph/narrow_groups.hpp> <tutti/graph/cuda/workspace.hpp>
 // Covers: <tutti/graph/cuda/executor_collectives.hpp>
-// Covers: <tutti/graph/cuda/executor_stretches.hpp>
+// Covers: <tutti/graph/cuda/executor_stretches.hpp> <tutti/graph/cuda/joined_steps.hpp>
 // Covers: <tutti/graph/cuda/generic_kernels.hpp>
 // Covers: <tutti/graph/cuda/generic_gather.hpp> <tutti/graph/cuda/generic_threads.hpp>
 

@@ -2,6 +2,7 @@
 #pragma once
 /// @file
 /// What one step enqueues on a device, and the forms of it: with cuBLASLt, of a context alone, by the type of a value.
+/// The twin of tutti/graph/call.hpp.
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/owner.hpp>
