@@ -43,6 +43,8 @@
 #include <tutti/graph/plan.hpp>
 #include <tutti/graph/rewrite.hpp>
 #include <tutti/graph/buckets.hpp>
+#include <tutti/graph/decompose_parts.hpp>
+#include <tutti/graph/decompose_attention.hpp>
 #include <tutti/graph/decompose.hpp>
 #include <tutti/graph/vjp_arrays.hpp>
 #include <tutti/graph/vjp_composites.hpp>
@@ -88,6 +90,7 @@
 #include <tutti/graph/profile.hpp>
 #include <tutti/graph/executor.hpp>
 #include <tutti/graph/file_writer.hpp>
+#include <tutti/graph/form_counts.hpp>
 #include <tutti/graph/form.hpp>
 #include <tutti/graph/file_reader.hpp>
 #include <tutti/graph/file.hpp>

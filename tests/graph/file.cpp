@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/graph/form.hpp>
 // Covers: <tutti/graph/file_reader.hpp> <tutti/graph/file_writer.hpp>
+// Covers: <tutti/graph/form_counts.hpp>
 #include "graph/stablehlo_cases.hpp"
 #include "support/catch.hpp"
 #include "support/fuzz.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Covers: <tutti/graph/interpreter_composites.hpp> <tutti/graph/interpreter_kernels.hpp> <tutti/graph/ops_indexing.hpp>
 // Covers: <tutti/graph/interpreter_attention.hpp> <tutti/graph/interpreter_losses.hpp>
+// Covers: <tutti/graph/interpreter_call.hpp>
 // The oracle itself: values worked out by hand, and what it refuses. Composites are checked against primitives in
 // decompose.cpp.
 

@@ -5,6 +5,7 @@
 // Covers: <tutti/graph/bind.hpp> <tutti/graph/call.hpp>
 // Covers: <tutti/graph/calls.hpp> <tutti/graph/elements.hpp> <tutti/graph/generic_steps.hpp> <tutti/graph/operands.hpp>
 // Covers: <tutti/graph/step_call.hpp> <tutti/graph/composite_arguments.hpp>
+// Covers: <tutti/graph/generic_indexing.hpp>
 
 #include "graph/each_function.hpp"
 #include "graph/run_graph.hpp"
