@@ -4,7 +4,7 @@
 
 The file is named in an HTML comment on the line before the block:  <!-- examples/010_tensor.cpp -->
 Indentation that all lines share does not count. A fence of none of the languages below is C++, also one that names no
-language. Local links must lead somewhere. The table of a backend's capabilities is that of their header; --fix writes it.
+language. Local links must lead somewhere. The table of a backend's capabilities is that of their headers; --fix writes it.
 """
 import pathlib
 import re
@@ -42,9 +42,10 @@ def occurs(block, lines):
 
 def capabilities():
     """Rows of the concepts' table, of the comments before them."""
-    header = (ROOT / "include/tutti/comm/capabilities.hpp").read_text()
+    headers = "".join((ROOT / f"include/tutti/comm/{name}.hpp").read_text()
+                      for name in ("capabilities", "wait_capabilities", "thread_capabilities"))
     rows = ["| concept of `comm` | what it has |", "| --- | --- |"]
-    for comment, concept in re.findall(r"((?:///.*\n)+)template <class B>\nconcept (\w+) =", header):
+    for comment, concept in re.findall(r"((?:///.*\n)+)template <class B>\nconcept (\w+) =", headers):
         rows.append(f"| `{concept}` | " + " ".join(line[3:].strip() for line in comment.splitlines()) + " |")
     return "\n".join(rows)
 
@@ -61,7 +62,7 @@ def check_capabilities(fix):
     if found == capabilities():
         return []
     if not fix:
-        return [f"{page.relative_to(ROOT)}: the table of capabilities is not that of their header; run with --fix"]
+        return [f"{page.relative_to(ROOT)}: the table of capabilities is not that of their headers; run with --fix"]
     page.write_text(before + begin + capabilities() + end + after)
     return []
 

@@ -23,6 +23,8 @@
 #include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
 #include <tutti/comm/occupancy.hpp>
+#include <tutti/comm/thread_capabilities.hpp>
+#include <tutti/comm/wait_capabilities.hpp>
 #include <tutti/core/pages.hpp>
 #include <tutti/tensor/device.hpp>
 #include <tutti/tensor/storage.hpp>

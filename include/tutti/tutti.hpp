@@ -30,6 +30,8 @@
 #include <tutti/tensor/storage.hpp>
 #include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/occupancy.hpp>
+#include <tutti/comm/thread_capabilities.hpp>
+#include <tutti/comm/wait_capabilities.hpp>
 #include <tutti/comm/capabilities.hpp>
 #include <tutti/comm/concepts.hpp>
 #include <tutti/comm/flight_recorder.hpp>

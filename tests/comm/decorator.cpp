@@ -2,6 +2,8 @@
 /// @file
 /// What a decorator passes on, and what the communicator does when a backend under it fails in the middle of a call.
 // Covers: <tutti/comm/capabilities.hpp>
+// Covers: <tutti/comm/thread_capabilities.hpp>
+// Covers: <tutti/comm/wait_capabilities.hpp>
 
 #include "comm/messages_only.hpp"
 #include "support/catch.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// Objects as bytes and as messages: what goes in comes out, and what is damaged is refused.
+// Covers: <tutti/comm/object_parts.hpp>
 
 #include "support/catch.hpp"
 

@@ -3,10 +3,12 @@
 /// @file
 /// What a backend may have beside the `Backend` concept: each capability a concept, and a function that uses it or does
 /// without. Nothing else asks a backend what it has. A backend asserts its capabilities where it is defined
-/// (`static_assert(comm::ComparesCalls<Mine>)`), so that a misspelt member does not compile.
+/// (`static_assert(comm::ComparesCalls<Mine>)`), so that a misspelt member does not compile. What has to do with waits
+/// and with threads is in comm/wait_capabilities.hpp and comm/thread_capabilities.hpp.
 
 #include <tutti/comm/collective.hpp>
-#include <tutti/comm/occupancy.hpp>
+#include <tutti/comm/thread_capabilities.hpp>
+#include <tutti/comm/wait_capabilities.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/tensor/storage.hpp>
@@ -112,45 +114,7 @@ concept LabelsMessages = requires(B const& b) {
   { b.label_bytes() } -> std::same_as<std::int64_t>;
 };
 
-// Where ranks are, for messages of errors.
-
-/// `announce(text, collectives)`: where this rank waits, for the others' messages, and how many collectives it has
-/// called; an empty text when it goes on.
-template <class B>
-concept AnnouncesPlaces = requires(B& b, std::string const& text) { b.announce(text, std::uint64_t{}); };
-/// `announce_elsewhere(text)`: the same of a wait on another communicator of this rank, where it costs nothing.
-template <class B>
-concept AnnouncesElsewhere = requires(B& b, std::string const& text) { b.announce_elsewhere(text); };
-/// `announce_to_all(text)`: the same of a wait here, when half of its deadline has passed, to ranks that wait on other
-/// communicators.
-template <class B>
-concept AnnouncesToAll = requires(B& b, std::string const& text) { b.announce_to_all(text); };
-/// `roll_call(number)`: who has called that collective, from what the ranks have announced.
-template <class B>
-concept CallsRolls = requires(B const& b) {
-  { b.roll_call(std::uint64_t{}) } -> std::same_as<std::string>;
-};
-/// `whereabouts(rank)`: where another rank waits.
-template <class B>
-concept KnowsWhereabouts = requires(B const& b) {
-  { b.whereabouts(0) } -> std::same_as<std::string>;
-};
-/// `sleeper()`: null, or what lets this rank sleep until another one has news for it, which it does where waits sleep:
-/// prepare_sleep(), for the numbers that sleep(number, ns) takes when a look has found nothing, and stay_awake() else.
-template <class B>
-concept WakesSleepers = requires(B& b) {
-  { b.sleeper()->prepare_sleep() } noexcept -> std::same_as<std::uint32_t>;
-  { b.sleeper()->sleep(std::uint32_t{}, std::int64_t{}) } noexcept;
-  { b.sleeper()->stay_awake() } noexcept;
-};
-/// `waits(begins)`: this rank begins, or ends, to do nothing but wait.
-template <class B>
-concept HearsOfWaits = requires(B& b) { b.waits(true); };
-/// `count_notices(traffic)`: where to add messages of its own that belong to no operation.
-template <class B>
-concept CountsNotices = requires(B& b, WireTraffic* traffic) { b.count_notices(traffic); };
-
-// Failures and threads.
+// Failures.
 
 /// `check_alive(operation)`: throws the cause of a revoke.
 template <class B>
@@ -161,16 +125,6 @@ concept StrandsMemory = requires(B& b, std::string const& text) { b.strand(text,
 /// `check_can_split(where)`: throws where split would, before other ranks wait in it.
 template <class B>
 concept ChecksSplits = requires(B const& b, std::source_location where) { b.check_can_split(where); };
-/// `visit(operation, where)`, `visit()`: a Visit of what communicators share that takes one thread at a time; throws
-/// where this thread may not call; the second waits for its turn. `thread_level()` names what threads may do, and
-/// `may_call()` says whether this thread is one that may call at all.
-template <class B>
-concept GuardsThreads = requires(B& b, B const& constant, char const* operation, std::source_location where) {
-  { b.visit(operation, where) } -> std::same_as<Visit>;
-  { b.visit() } -> std::same_as<Visit>;
-  { constant.may_call() } -> std::same_as<bool>;
-  constant.thread_level();
-};
 
 // Memory.
 
@@ -258,38 +212,6 @@ std::int64_t label_bytes([[maybe_unused]] B const& b) noexcept {
 }
 
 template <class B>
-void announce([[maybe_unused]] B& b, [[maybe_unused]] std::string const& text,
-              [[maybe_unused]] std::uint64_t collectives) noexcept {
-  if constexpr (AnnouncesPlaces<B>) b.announce(text, collectives);
-}
-template <class B>
-void announce_elsewhere([[maybe_unused]] B& b, [[maybe_unused]] std::string const& text) noexcept {
-  if constexpr (AnnouncesElsewhere<B>) b.announce_elsewhere(text);
-}
-template <class B>
-void announce_to_all([[maybe_unused]] B& b, [[maybe_unused]] std::string const& text) noexcept {
-  if constexpr (AnnouncesToAll<B>) b.announce_to_all(text);
-}
-template <class B>
-std::string roll_call([[maybe_unused]] B const& b, [[maybe_unused]] std::uint64_t number) {
-  if constexpr (CallsRolls<B>) return b.roll_call(number);
-  else return {};
-}
-template <class B>
-std::string whereabouts([[maybe_unused]] B const& b, [[maybe_unused]] int rank) {
-  if constexpr (KnowsWhereabouts<B>) return b.whereabouts(rank);
-  else return {};
-}
-template <class B>
-void waits([[maybe_unused]] B& b, [[maybe_unused]] bool begins) noexcept {
-  if constexpr (HearsOfWaits<B>) b.waits(begins);
-}
-template <class B>
-void count_notices([[maybe_unused]] B& b, [[maybe_unused]] WireTraffic* traffic) noexcept {
-  if constexpr (CountsNotices<B>) b.count_notices(traffic);
-}
-
-template <class B>
 void check_alive([[maybe_unused]] B& b, [[maybe_unused]] char const* operation) {
   if constexpr (AnnouncesFailure<B>) b.check_alive(operation);
 }
@@ -301,28 +223,6 @@ void strand([[maybe_unused]] B& b, [[maybe_unused]] std::string const& failed,
 template <class B>
 void check_can_split([[maybe_unused]] B const& b, [[maybe_unused]] std::source_location where) {
   if constexpr (ChecksSplits<B>) b.check_can_split(where);
-}
-template <class B>
-Visit visit([[maybe_unused]] B& b, [[maybe_unused]] char const* operation,
-            [[maybe_unused]] std::source_location where) {
-  if constexpr (GuardsThreads<B>) return b.visit(operation, where);
-  else return Visit();
-}
-template <class B>
-Visit visit([[maybe_unused]] B& b) noexcept {
-  if constexpr (GuardsThreads<B>) return b.visit();
-  else return Visit();
-}
-template <class B>
-bool may_call([[maybe_unused]] B const& b) noexcept {
-  if constexpr (GuardsThreads<B>) return b.may_call();
-  else return true;
-}
-/// What threads may do, in words, where a backend says it.
-template <class B>
-std::string thread_level([[maybe_unused]] B const& b) {
-  if constexpr (GuardsThreads<B>) return std::string(b.thread_level());
-  else return {};
 }
 
 }  // namespace capability
