@@ -70,6 +70,7 @@
 #include <tutti/comm/transfer.hpp>
 #include <tutti/comm/at_once.hpp>
 #include <tutti/comm/call.hpp>
+#include <tutti/comm/call_buffers.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/core/function_ref.hpp>

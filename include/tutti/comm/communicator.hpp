@@ -152,7 +152,7 @@ class Communicator : public comm::Endpoint<B>,
     call.to = all.data();
     call.where = where;
     comm::CollectiveJob<B> job(*this->core_, "split", [&] { return comm::Call{call, {}}; });
-    this->wait_for(job, mine, all, where);
+    comm::wait_for(*this->core_, job, mine, all, where);
     return all;
   }
 };

@@ -5,7 +5,7 @@
 /// rank can make alone; a collective call from its buffers to its result, blocking or as a request.
 
 #include <tutti/comm/at_once.hpp>
-#include <tutti/comm/call.hpp>
+#include <tutti/comm/call_buffers.hpp>
 #include <tutti/comm/call_checks.hpp>
 #include <tutti/comm/collective_task.hpp>
 #include <tutti/comm/concepts.hpp>
@@ -17,7 +17,6 @@
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 
-#include <cstdint>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -145,34 +144,6 @@ class Endpoint {
     checks(operation, where).refuse(std::move(message), kind);
   }
 
-  /// Whether the backend makes this call there. Errors: device, for a buffer on another one than the communicator's.
-  template <Kind kind, class From, class To, class Op>
-  bool reaches(From const& from, To const& to, Op const& op, int root, Rows rows, Where const& where) const {
-    if constexpr (is_reached<B, From, To>) {
-      Call const made = call_of<kind>(core_->backend, from, to, op, root, rows, where);
-      if (!core_->backend.accelerates(made.collective)) return false;
-      check_device(name(kind).data(), to, where);
-      if constexpr (!std::is_same_v<From, NoOperand>) check_device(name(kind).data(), from, where);
-      return true;
-    }
-    return false;
-  }
-  template <class X>
-  void check_device(char const* operation, X const& x, Where where) const {
-    if (x.size() == 0 || x.device() == core_->backend.accelerator()) return;
-    refuse(operation,
-           "a buffer lives on another device than this rank's communicator works on. Copy it there first, or make the "
-           "communicator for its device",
-           where, ErrorKind::device);
-  }
-  /// The call as it starts there.
-  template <Kind kind, class From, class To, class Op>
-  Call prepare_reached(From const& from, To const& to, Op const& op, int root, Rows rows, Where const& where) const {
-    Call prepared = call_of<kind>(core_->backend, from, to, op, root, rows, where);
-    prepared.collective.purpose = Purpose::reached;
-    prepared.collective.lent = to.lent() || from.lent();
-    return prepared;
-  }
   template <class From, class To>
   using StagedJobOf = StagedJob<B, decltype(place_of(std::declval<From>(), std::declval<To>())), typename To::Place>;
 
@@ -215,90 +186,47 @@ class Endpoint {
     begin_transfer(*core_, task, route, where);
     return complete_transfer(*core_, task, where);
   }
-  /// Before a call starts: borrowed buffers are copied where the backend asks for it, and those on a device are staged,
-  /// unless the call goes in parts.
-  template <Kind kind, class From, class To, class Op>
-  void detach(Call& result, From& from, To& to, Op const& op, int root, Rows rows, Where const& where,
-              bool direct) const {
-    Collective const& made = result.collective;
-    Way const way = direct ? Way::native : way_of(core_->backend, made);
-    std::int64_t const copied = way == Way::exchanged ? 0 : capability::copied_bytes(core_->backend, is_native(way));
-    constexpr bool in_place = std::is_same_v<From, NoOperand>;
-    bool const reads = in_place && !(kind == Kind::broadcast && rank() != root);
-    bool const uses_to = made.to != nullptr || (in_place && made.from != nullptr);
-    bool moved = false;
-    if (copied != 0) {
-      moved = uses_to && to.detach(copied, reads || kind == Kind::exscan);  // whose rank 0 keeps what it has
-      if (!in_place && made.from != nullptr) moved |= from.detach(copied, true);
-    }
-    if constexpr (is_staged<From, Device>)
-      if (made.from != nullptr) moved |= from.stage(true);
-    if constexpr (is_staged<To, Device>)
-      if (uses_to) moved |= to.stage(reads);
-    if (moved) result = call_of<kind>(core_->backend, from, to, op, root, rows, where);
-    result.collective.lent = (uses_to && to.lent()) || (made.from != nullptr && from.lent());
-  }
-
-  /// The call as it starts.
-  template <Kind kind, class From, class To, class Op>
-  Call prepare(From& from, To& to, Op const& op, int root, Rows rows, Where const& where, bool direct = false) const {
-    Call prepared = call_of<kind>(core_->backend, from, to, op, root, rows, where);
-    if constexpr (!in_parts<kind, From, To, Device>) detach<kind>(prepared, from, to, op, root, rows, where, direct);
-    return prepared;
-  }
   template <Kind kind, class From, class To, class Op>
   auto run(From from, To to, Op const& op, int root, Where where, Rows rows = {}) {
     auto const stay = held(where).visit(name(kind).data(), where);
     if constexpr (is_reached<B, From, To>) {
-      if (reaches<kind>(from, to, op, root, rows, where)) {
+      if (reaches<kind>(*core_, from, to, op, root, rows, where)) {
         Tally::Exposed const exposed(core_->tally, name(kind).data());
         CollectiveJob<B> job(*core_, name(kind).data(),
-                             [&] { return prepare_reached<kind>(from, to, op, root, rows, where); });
-        wait_for(job, from, to, where);
+                             [&] { return prepare_reached<kind>(*core_, from, to, op, root, rows, where); });
+        wait_for(*core_, job, from, to, where);
         to.store();
         return to.take();
       }
     }
     bool const direct = is_direct<kind, To, Op>(*core_);
-    auto const make = [&] { return prepare<kind>(from, to, op, root, rows, where, direct); };
+    auto const make = [&] { return prepare<kind>(*core_, from, to, op, root, rows, where, direct); };
     if constexpr (in_parts<kind, From, To, Device>) {
       Tally::Exposed const exposed(core_->tally, name(kind).data());
       StagedJobOf<From, To> job(*core_, name(kind).data(), place_of(from, to), to.device(), make);
-      wait_for(job, from, to, where);
+      wait_for(*core_, job, from, to, where);
     } else if (direct) {
       DirectCall<B> begun(*core_, make);
       if (!begun.complete()) {
         CollectiveJob<B> job(std::move(begun));
-        wait_for(job, from, to, where);
+        wait_for(*core_, job, from, to, where);
       }
     } else {
       Tally::Exposed const exposed(core_->tally, name(kind).data());
       CollectiveJob<B> job(*core_, name(kind).data(), make);
-      wait_for(job, from, to, where);
+      wait_for(*core_, job, from, to, where);
     }
     to.store();
     return to.take();
-  }
-  template <class From, class To>
-  void wait_for(Job& job, From& from, To& to, Where where) {
-    try {
-      core_->wait(job, where);
-    } catch (...) {
-      if (!job.safe()) {
-        keep_forever(std::move(from));
-        keep_forever(std::move(to));
-      }
-      throw;
-    }
   }
   template <Kind kind, class From, class To, class Op>
   auto start(From from, To to, Op op, int root, Where where, Rows rows = {}) {
     auto const stay = held(where).visit(name(kind).data(), where);
     if constexpr (is_reached<B, From, To>) {
-      if (reaches<kind>(from, to, op, root, rows, where)) {
+      if (reaches<kind>(*core_, from, to, op, root, rows, where)) {
         auto const reached = [&](From& f, To& t, Op const& o) {
           return CollectiveJob<B>(*core_, name(kind).data(),
-                                  [&] { return prepare_reached<kind>(f, t, o, root, rows, where); });
+                                  [&] { return prepare_reached<kind>(*core_, f, t, o, root, rows, where); });
         };
         using Task = CollectiveTask<CollectiveJob<B>, From, To, Op>;
         return request(
@@ -306,7 +234,7 @@ class Endpoint {
       }
     }
     auto const job = [&](From& f, To& t, Op const& o) {
-      auto const make = [&] { return prepare<kind>(f, t, o, root, rows, where); };
+      auto const make = [&] { return prepare<kind>(*core_, f, t, o, root, rows, where); };
       if constexpr (in_parts<kind, From, To, Device>)
         return StagedJobOf<From, To>(*core_, name(kind).data(), place_of(f, t), t.device(), make);
       else return CollectiveJob<B>(*core_, name(kind).data(), make);

@@ -216,9 +216,9 @@ class Plans {
         std::move(from), std::move(to), std::move(op),
         [&](From& f, To& t, Op const& o) {
           if constexpr (is_reached<B, From, To>)
-            if (self().template reaches<kind>(f, t, o, root, rows, where))
-              return self().template prepare_reached<kind>(f, t, o, root, rows, where);
-          return self().template prepare<kind>(f, t, o, root, rows, where);
+            if (reaches<kind>(*self().core_, f, t, o, root, rows, where))
+              return prepare_reached<kind>(*self().core_, f, t, o, root, rows, where);
+          return prepare<kind>(*self().core_, f, t, o, root, rows, where);
         });
     return Plan<B>(self().core_, std::move(setup), where.deadline_seconds());
   }
