@@ -13,13 +13,12 @@
 /// for travels at the fence, in one exchange, and a second one where elements were asked for.
 
 #include <tutti/comm/communicator.hpp>
-#include <tutti/comm/heap.hpp>
+#include <tutti/comm/window_request.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
-#include <utility>
 
 namespace tutti {
 
@@ -85,7 +84,7 @@ class Window {
     auto const from = given<X>("put", x, target, at, where);
     if (target == proc_null || from.size() == 0) return;
     if (shared()) std::memcpy(static_cast<void*>(address(target) + at), from.data(), bytes_of(from.size()));
-    else ask({Asked::put, Operator::none, at, from.size()}, target, from.data());
+    else ask({Request::put, Operator::none, at, from.size()}, target, from.data());
   }
   void put(T const& value, int target, std::int64_t at = 0, Where where = std::source_location::current()) {
     put(TensorView<T const>(&value, Shape{1}), target, at, where);
@@ -99,7 +98,7 @@ class Window {
     if (shared()) {
       std::memcpy(static_cast<void*>(to.data()), address(target) + at, bytes_of(to.size()));
     } else {
-      ask({Asked::get, Operator::none, at, to.size()}, target, nullptr);
+      ask({Request::get, Operator::none, at, to.size()}, target, nullptr);
       answers_.push_back({to.data(), to.size(), target});
     }
   }
@@ -116,7 +115,7 @@ class Window {
     static_assert(comm::reducible<T, Op>(), "tutti: this operator has no meaning for elements of this type");
     auto const from = given<X>("accumulate", x, target, at, where);
     if (target == proc_null || from.size() == 0) return;
-    ask({Asked::accumulate, op, at, from.size()}, target, from.data());
+    ask({Request::accumulate, op, at, from.size()}, target, from.data());
   }
   template <class Op = Sum>
   void accumulate(T const& value, int target, std::int64_t at = 0, Op const& op = {},
@@ -131,22 +130,16 @@ class Window {
     for (auto const& requests : requests_) asked[0] += static_cast<std::int64_t>(requests.size());
     meet(asked, where);
     if (asked[0] == 0) return;
-    auto const received = exchange(requests_, where);
-    for (int source = 0; source < received.blocks(); ++source) make(source, received.block(source).elements());
+    auto const received = comm::exchange(comm_, requests_, where);
+    for (int source = 0; source < received.blocks(); ++source)
+      Request::make(received.block(source).elements(), address(comm_.rank()), replies_[at(source)]);
     if (asked[1] != 0) answer(where);
     else comm_.barrier(where);  // nobody reads what is not made yet
     for (auto& requests : requests_) requests.clear();
   }
 
  private:
-  /// In front of its elements, where it has some.
-  struct Asked {
-    enum Kind : std::int32_t { put, get, accumulate };
-    Kind kind;
-    Operator op;
-    std::int64_t at;
-    std::int64_t count;
-  };
+  using Request = comm::WindowRequest<T>;
   /// What a rank asks for at a fence, in front of the block; those of the fence before may still be read.
   struct alignas(64) Counts {
     std::int64_t asked[2][2];
@@ -156,11 +149,8 @@ class Window {
     std::int64_t count;
     int source;
   };
-
   static constexpr std::size_t at(int rank) noexcept { return static_cast<std::size_t>(rank); }
-  static constexpr std::size_t bytes_of(std::int64_t count) noexcept {
-    return static_cast<std::size_t>(count) * sizeof(T);
-  }
+  static constexpr std::size_t bytes_of(std::int64_t count) noexcept { return Request::bytes_of(count); }
   /// A block for all, made by rank 0; none where the ranks share no memory, or it is full.
   void share([[maybe_unused]] std::size_t bytes, [[maybe_unused]] Where where) {
     if constexpr (comm::SharesBlocks<B>) {
@@ -227,69 +217,9 @@ class Window {
     static_cast<void>(view.elements(where));  // contiguous
     return view;
   }
-  void ask(Asked const& request, int target, T const* elements) {
-    List<std::byte>& to = requests_[at(target)];
-    std::size_t const end = to.size();
-    std::size_t const bytes = elements == nullptr ? 0 : bytes_of(request.count);
-    to.resize(end + sizeof(Asked) + bytes);
-    std::memcpy(to.data() + end, &request, sizeof(Asked));
-    if (bytes != 0) std::memcpy(to.data() + end + sizeof(Asked), elements, bytes);
-  }
-  /// To each rank its bytes.
-  Ragged<std::byte, typename B::Device> exchange(List<List<std::byte>> const& parts, Where where) {
-    List<std::int64_t> counts;
-    List<std::byte> all;
-    for (auto const& part : parts) {
-      counts.push_back(static_cast<std::int64_t>(part.size()));
-      std::size_t const end = all.size();
-      all.resize(end + part.size());
-      if (!part.empty()) std::memcpy(all.data() + end, part.data(), part.size());
-    }
-    return comm_.all_to_all_v(TensorView<std::byte const>(all.data(), Shape{static_cast<std::int64_t>(all.size())}),
-                              counts, where);
-  }
-  /// What a rank asked for.
-  void make(int source, std::span<std::byte const> bytes) {
-    T* const here = address(comm_.rank());
-    while (!bytes.empty()) {
-      Asked request;
-      std::memcpy(&request, bytes.data(), sizeof request);
-      std::byte const* const elements = bytes.data() + sizeof request;
-      std::size_t taken = sizeof request;
-      if (request.kind == Asked::get) {
-        List<std::byte>& back = replies_[at(source)];
-        std::size_t const end = back.size();
-        back.resize(end + bytes_of(request.count));
-        std::memcpy(back.data() + end, here + request.at, bytes_of(request.count));
-      } else {
-        taken += bytes_of(request.count);
-        if (request.kind == Asked::put)
-          std::memcpy(static_cast<void*>(here + request.at), elements, bytes_of(request.count));
-        else add(here + request.at, elements, request);
-      }
-      bytes = bytes.subspan(taken);
-    }
-  }
-  void add(T* here, std::byte const* elements, Asked const& request) {
-    List<T> aligned(static_cast<std::size_t>(request.count));
-    std::memcpy(static_cast<void*>(aligned.data()), elements, bytes_of(request.count));
-    void const* const inputs[] = {here, aligned.data()};
-    void* const outputs[] = {here};
-    auto const fold = [&](auto const& op) {
-      if constexpr (comm::reducible<T, std::remove_cvref_t<decltype(op)>>()) {
-        comm::Reduction const reduction = comm::reduction_of<T>(op);
-        reduction.fold(reduction.state, inputs, 2, outputs, 1, request.count);
-      }
-    };
-    switch (request.op) {
-      case Operator::sum: return fold(sum);
-      case Operator::prod: return fold(prod);
-      case Operator::min: return fold(min);
-      default: return fold(max);
-    }
-  }
+  void ask(Request const& request, int target, T const* elements) { request.append(requests_[at(target)], elements); }
   void answer(Where where) {
-    auto const received = exchange(replies_, where);
+    auto const received = comm::exchange(comm_, replies_, where);
     List<std::size_t> read(sizes_.size(), 0);
     for (Answer const& answer : answers_) {
       std::size_t& begin = read[at(answer.source)];

@@ -4,6 +4,7 @@
 /// windows.
 
 // Covers: <tutti/comm/window.hpp>
+// Covers: <tutti/comm/window_request.hpp>
 // Covers: <tutti/testing/laws/everyday.hpp>
 
 #include "backend/threads/harness.hpp"
