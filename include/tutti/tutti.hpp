@@ -19,9 +19,9 @@
 #include <tutti/comm/fold.hpp>
 #include <tutti/comm/message_info.hpp>
 #include <tutti/comm/collective.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/exec/thread.hpp>
 #include <tutti/exec/wait.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/mutex.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>

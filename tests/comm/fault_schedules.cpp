@@ -3,6 +3,7 @@
 /// Fault schedules on threads: each ends on every rank, in success or in an error that says why; what is handed out is
 /// right unless something was corrupted.
 // Covers: <tutti/comm/fault_injector.hpp>
+// Covers: <tutti/comm/fault_plan.hpp>
 
 #include "comm/fault_schedule.hpp"
 #include "comm/messages_only.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// What is counted of operations: calls, bytes, times, exposed time; its sums over ranks; the table and the JSON.
-// Covers: <tutti/comm/tally.hpp> <tutti/comm/bandwidth.hpp>
+// Covers: <tutti/comm/tally.hpp> <tutti/comm/bandwidth.hpp> <tutti/comm/statistics_text.hpp>
 
 #include <tutti/comm/statistics.hpp>
 

@@ -4,11 +4,13 @@
 /// some are in reach of the other ranks and some are not, so that every path is taken and mixed.
 // Covers: <tutti/comm/shared/engine_failure.hpp>
 
+// Covers: <tutti/comm/shared/alarm.hpp>
 // Covers: <tutti/comm/shared/board.hpp>
 // Covers: <tutti/comm/shared/call.hpp>
 // Covers: <tutti/comm/shared/contributions.hpp>
 // Covers: <tutti/comm/shared/engine.hpp>
 // Covers: <tutti/comm/shared/share.hpp>
+// Covers: <tutti/comm/shared/streaming_copy.hpp>
 
 #include "support/catch.hpp"
 
