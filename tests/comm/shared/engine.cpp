@@ -9,6 +9,7 @@
 // Covers: <tutti/comm/shared/call.hpp>
 // Covers: <tutti/comm/shared/contributions.hpp>
 // Covers: <tutti/comm/shared/engine.hpp>
+// Covers: <tutti/comm/shared/roles.hpp>
 // Covers: <tutti/comm/shared/share.hpp>
 // Covers: <tutti/comm/shared/streaming_copy.hpp>
 

@@ -8,6 +8,7 @@
 #include <tutti/comm/shared/board.hpp>
 #include <tutti/comm/shared/call.hpp>
 #include <tutti/comm/shared/copy.hpp>
+#include <tutti/comm/shared/roles.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -73,7 +74,7 @@ class BasicContributions {
         if (!gets_result(call, s)) continue;
         c.given = count_of(c, r, has_blocks(call.kind) ? s : 0) * c.element_bytes();
         c.expected =
-            size_at(c, s, given_sizes(call, s) + (call.kind == Kind::scatter_v ? 0 : r)) * c.element_bytes();
+            size_at(c, s, given_sizes(call, s, size_) + (call.kind == Kind::scatter_v ? 0 : r)) * c.element_bytes();
         c.one = r;
         c.other = s;
         if (c.given != c.expected) return false;
@@ -126,7 +127,7 @@ class BasicContributions {
     std::byte* const staging = stage(c, rank_);
     std::int64_t const element = c.element_bytes();
     bool const slices = reduces_slices(call.kind);
-    Slice const own = slices ? slice_of(c, rank_, c.at, c.round_count()) : Slice{};
+    Slice const own = slices ? slice_of(c, rank_, size_, c.at, c.round_count()) : Slice{};
     for (std::int64_t block = 0; block < blocks(call); ++block) {
       if (has_blocks(call.kind) && block == rank_) continue;
       std::int64_t const first = begin_of(c, rank_, block);
@@ -141,10 +142,6 @@ class BasicContributions {
       if (slices) fill_range(own.end, end);
     }
   }
-  /// Whether the root alone contributes.
-  static bool rooted_source(Kind kind) noexcept {
-    return kind == Kind::broadcast || kind == Kind::scatter || kind == Kind::scatter_v;
-  }
   /// Whether its contribution to the round is in its staging memory.
   bool root_filled(Call const& c) const noexcept {
     return board_.status(c.call.root).filled.load(std::memory_order_acquire) >= c.round;
@@ -157,33 +154,6 @@ class BasicContributions {
     if (c.places == 1) return begin;
     std::int64_t const place = static_cast<std::int64_t>(c.round >> 1) % c.places;
     return begin + place * blocks(c.call) * c.chunk * c.element_bytes();
-  }
-  /// Whether every rank gets a result of all elements, so that the ranks deal the elements out among them.
-  static bool reduces_slices(Kind kind) noexcept {
-    return kind == Kind::all_reduce || kind == Kind::reduce || is_scan(kind) || kind == Kind::all_reduce_contributions;
-  }
-  static bool moves(Kind kind) noexcept {
-    switch (kind) {
-      case Kind::broadcast: case Kind::scatter: case Kind::gather: case Kind::all_gather: case Kind::all_to_all:
-      case Kind::scatter_v: case Kind::gather_v: case Kind::all_gather_v: case Kind::all_to_all_v: return true;
-      default: return false;
-    }
-  }
-  static bool is_scan(Kind kind) noexcept { return kind == Kind::scan || kind == Kind::exscan; }
-  /// Whether a contribution has a block for each rank.
-  static bool has_blocks(Kind kind) noexcept {
-    return gives_blocks(kind) || kind == Kind::scatter_v || kind == Kind::all_to_all_v ||
-           kind == Kind::reduce_scatter_v;
-  }
-  bool contributes(Collective const& call, int rank) const noexcept {
-    return !rooted_source(call.kind) || rank == call.root;
-  }
-  static bool gets_result(Collective const& call, int rank) noexcept {
-    switch (call.kind) {
-      case Kind::reduce: case Kind::gather: case Kind::gather_v: return rank == call.root;
-      case Kind::exscan: return rank != 0;
-      default: return true;
-    }
   }
   static void copy(void* to, void const* from, std::int64_t bytes) noexcept {
     if (to != from) copy_shared(to, from, bytes);
@@ -212,23 +182,6 @@ class BasicContributions {
       default: return c.call.count;
     }
   }
-  /// Sizes that a rank's entry tells: of the blocks that it gives, then of those that it expects.
-  std::int64_t given_sizes(Collective const& call, int rank) const noexcept {
-    switch (call.kind) {
-      case Kind::gather_v: return 1;
-      case Kind::scatter_v: return rank == call.root ? size_ : 0;
-      case Kind::all_to_all_v: return size_;
-      default: return 0;
-    }
-  }
-  std::int64_t expected_sizes(Collective const& call, int rank) const noexcept {
-    switch (call.kind) {
-      case Kind::gather_v: return rank == call.root ? size_ : 0;
-      case Kind::scatter_v: return 1;
-      case Kind::all_to_all_v: return size_;
-      default: return 0;
-    }
-  }
   std::int64_t size_at(Call const& c, int rank, std::int64_t index) const noexcept {
     std::int64_t size;
     std::memcpy(&size, board_.entry(c.sequence, rank).payload + 8 * index, 8);
@@ -236,7 +189,7 @@ class BasicContributions {
   }
   /// Bytes of them all, before the contribution.
   std::int64_t header_bytes(Collective const& call, int rank) const noexcept {
-    return has_counts(call.kind) ? 8 * (given_sizes(call, rank) + expected_sizes(call, rank)) : 0;
+    return has_counts(call.kind) ? 8 * (given_sizes(call, rank, size_) + expected_sizes(call, rank, size_)) : 0;
   }
   /// Where it begins there.
   std::int64_t begin_of(Call const& c, int rank, std::int64_t block) const noexcept {
@@ -253,7 +206,7 @@ class BasicContributions {
   }
   void publish_blocks(Call& c, Entry& own) noexcept {
     Collective const& call = c.call;
-    std::int64_t const given = given_sizes(call, rank_), expected = expected_sizes(call, rank_);
+    std::int64_t const given = given_sizes(call, rank_, size_), expected = expected_sizes(call, rank_, size_);
     std::int64_t const* const from = call.kind == Kind::gather_v ? &call.count : call.from_counts.begin();
     std::int64_t const* const to = call.kind == Kind::scatter_v ? &call.count : call.to_counts.begin();
     copy(own.payload, from, 8 * given);
@@ -274,19 +227,6 @@ class BasicContributions {
     if (c.small || entry.from == Entry::in_payload) return entry.payload + header_bytes(c.call, rank) + offset;
     if (entry.from != 0) return board_.address(entry.from) + offset;
     return stage(c, rank) + (block * c.chunk + at - c.at) * element;
-  }
-  struct Slice {
-    std::int64_t begin = 0, end = 0;
-  };
-  /// The elements of [at, at + count) that a rank reduces: whole cache lines, where elements divide one.
-  Slice slice_of(Call const& c, int rank, std::int64_t at, std::int64_t count) const noexcept {
-    std::int64_t const line = c.element_bytes() < 64 ? 64 / c.element_bytes() : 1;
-    std::int64_t const lines = (count + line - 1) / line;
-    auto const bound = [&](int r) {
-      std::int64_t const elements = lines * r / size_ * line;
-      return at + (elements < count ? elements : count);
-    };
-    return {bound(rank), bound(rank + 1)};
   }
 
   static constexpr std::int64_t least_read_bytes = 32768;

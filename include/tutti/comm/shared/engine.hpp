@@ -231,7 +231,7 @@ class BasicEngine {
   int awaited() const noexcept {
     if (active_.empty() || active_.front()->phase == Call::unpublished) return Bell::messages;
     Call const& c = *active_.front();
-    return c.phase == Call::consuming && Share::rooted_source(c.call.kind) ? c.call.root : c.next;
+    return c.phase == Call::consuming && rooted_source(c.call.kind) ? c.call.root : c.next;
   }
 
   using Word = std::atomic<std::uint64_t> Status::*;
@@ -307,7 +307,7 @@ class BasicEngine {
           c.phase = Call::consuming;
           break;
         case Call::consuming:
-          if (Share::rooted_source(c.call.kind) ? !share_.root_filled(c) : !reached(c, &Status::filled, c.round))
+          if (rooted_source(c.call.kind) ? !share_.root_filled(c) : !reached(c, &Status::filled, c.round))
             return false;
           if (!guarded(c, c.at, c.round_count())) return false;
           board_.status(rank_).consumed.store(c.round, std::memory_order_release);

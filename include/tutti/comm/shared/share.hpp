@@ -9,6 +9,7 @@
 #include <tutti/comm/shared/call.hpp>
 #include <tutti/comm/shared/contributions.hpp>
 #include <tutti/comm/shared/remote.hpp>
+#include <tutti/comm/shared/roles.hpp>
 #include <tutti/comm/shared/streaming_copy.hpp>
 #include <tutti/core/concat.hpp>
 #include <tutti/core/error.hpp>
@@ -92,7 +93,7 @@ class BasicShare : public Contributions {
     std::int64_t const element = c.element_bytes();
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      Slice const slice = slice_of(c, r, c.at, c.round_count());
+      Slice const slice = slice_of(c, r, size_, c.at, c.round_count());
       copy(static_cast<std::byte*>(call.to) + slice.begin * element,
            stage(c, rank_) + (slice.begin - c.at) * element, (slice.end - slice.begin) * element);
     }
@@ -165,7 +166,7 @@ class BasicShare : public Contributions {
   void reduce_slice(Call& c, std::int64_t at, std::int64_t count) {
     Collective const& call = c.call;
     std::int64_t const element = c.element_bytes();
-    Slice const slice = slice_of(c, rank_, at, count);
+    Slice const slice = slice_of(c, rank_, size_, at, count);
     std::int64_t const bytes = (slice.end - slice.begin) * element;
     bool const scans = is_scan(call.kind);
     outputs_.clear();
