@@ -10,9 +10,10 @@
 #include <tutti/comm/lanes.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/comm/located.hpp>
-#include <tutti/core/fnv1a.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/reflect/members.hpp>
+#include <tutti/comm/plain_struct.hpp>
+#include <tutti/core/fnv1a.hpp>
 #include <tutti/comm/wire.hpp>
 #include <tutti/comm/operators.hpp>
 #include <tutti/comm/fold.hpp>

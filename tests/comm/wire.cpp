@@ -3,6 +3,7 @@
 /// How elements travel: sizes, and packing without padding.
 // Covers: <tutti/comm/located.hpp>
 // Covers: <tutti/comm/message_info.hpp>
+// Covers: <tutti/comm/plain_struct.hpp>
 
 #include "support/catch.hpp"
 
