@@ -67,6 +67,7 @@
 #include <tutti/comm/operand_checks.hpp>
 #include <tutti/comm/transfer.hpp>
 #include <tutti/comm/at_once.hpp>
+#include <tutti/comm/buffer_parts.hpp>
 #include <tutti/comm/call.hpp>
 #include <tutti/comm/call_buffers.hpp>
 #include <tutti/comm/derived.hpp>

@@ -72,6 +72,7 @@
 #include <tutti/comm/at_once.hpp>
 #include <tutti/comm/call.hpp>
 #include <tutti/comm/call_buffers.hpp>
+#include <tutti/comm/buffer_parts.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/core/function_ref.hpp>

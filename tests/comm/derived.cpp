@@ -2,6 +2,7 @@
 /// @file
 /// The laws on a backend that provides no collective at all: everything is derived from messages, or exchanged with the
 /// comparison where contributions are small and calls are compared.
+// Covers: <tutti/comm/buffer_parts.hpp>
 // Covers: <tutti/comm/call_buffers.hpp>
 // Covers: <tutti/comm/collective_task.hpp>
 // Covers: <tutti/comm/collectives.hpp>

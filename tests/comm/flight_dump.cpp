@@ -2,6 +2,8 @@
 /// @file
 /// Flight records as files: when they are written, that they are JSON, and what tutti-doctor reads in them.
 // Covers: <tutti/comm/flight_dump.hpp>
+// Covers: <tutti/comm/flight_json.hpp>
+// Covers: <tutti/comm/json_members.hpp>
 
 #include "io/scratch_folder.hpp"
 #include "support/catch.hpp"

@@ -42,6 +42,16 @@ Way way_of_whole(B const& backend, Collective const& call) {
   as_sum.reduction.op = Operator::sum;
   return capability::takes(backend, as_sum) ? Way::summed : Way::derived;
 }
+/// Whether all contributions travel with the comparison, by what any rank contributes at most: the same on all ranks
+/// that make the same call.
+template <Backend B>
+bool is_exchanged(B const& b, Collective const& call) noexcept {
+  if constexpr (B::Device::host_accessible)
+    return b.size() > 1 && !has_counts(call.kind) && call.purpose != Purpose::reached && !capability::compares(b) &&
+           capability::check_level(b) != CheckLevel::off &&
+           most_contributed(call, b.size()) <= ComparisonMessage::most_contributed / b.size();
+  return false;
+}
 /// How the call goes.
 template <Backend B>
 Way way_of(B const& backend, Collective const& call) {

@@ -21,17 +21,6 @@
 
 namespace tutti::comm {
 
-/// Whether all contributions travel with the comparison, by what any rank contributes at most: the same on all ranks
-/// that make the same call.
-template <Backend B>
-bool is_exchanged(B const& b, Collective const& call) noexcept {
-  if constexpr (B::Device::host_accessible)
-    return b.size() > 1 && !has_counts(call.kind) && call.purpose != Purpose::reached && !capability::compares(b) &&
-           capability::check_level(b) != CheckLevel::off &&
-           most_contributed(call, b.size()) <= ComparisonMessage::most_contributed / b.size();
-  return false;
-}
-
 template <Backend B>
 class Comparison {
  public:

@@ -71,30 +71,11 @@ class Derived {
     int from = -1;  ///< -1 for a send
     std::int64_t bytes = 0;
   };
-  /// Bytes of a buffer.
-  struct Part {
-    std::int64_t at, bytes;
-  };
+  using Part = BufferPart;
 
-  /// Block r of a buffer that holds one for each rank.
-  Part part(PerRank counts, int r) const noexcept {
-    if (counts.empty()) return {r * call_.block_bytes(), call_.block_bytes()};
-    std::int64_t before = 0;
-    for (int other = 0; other < r; ++other) before += counts[other];
-    return {before * element_, counts[r] * element_};
-  }
-  Part part_of_from(int r) const noexcept { return part(call_.from_counts, r); }
-  Part part_of_to(int r) const noexcept { return part(call_.to_counts, r); }
-  /// The elements that rank r reduces: its own block, or an equal share where everybody wants all of them.
-  Part share(int r) const noexcept {
-    if (call_.kind == Kind::reduce_scatter || call_.kind == Kind::reduce_scatter_v) return part_of_from(r);
-    auto const bound = [&](std::int64_t i) { return call_.count / size_ * i + call_.count % size_ * i / size_; };
-    return {bound(r) * element_, (bound(r + 1) - bound(r)) * element_};
-  }
-  static std::byte* plus(void* p, std::int64_t bytes) noexcept { return static_cast<std::byte*>(p) + bytes; }
-  static std::byte const* plus(void const* p, std::int64_t bytes) noexcept {
-    return static_cast<std::byte const*>(p) + bytes;
-  }
+  Part part_of_from(int r) const noexcept { return block_part(call_, call_.from_counts, r); }
+  Part part_of_to(int r) const noexcept { return block_part(call_, call_.to_counts, r); }
+  Part share(int r) const noexcept { return reduced_part(call_, size_, r); }
 
   void send(void const* from, std::int64_t bytes, int to) {
     transfers_.push_back({core_.backend.start_send(from, bytes, DType::byte, to, tag_, Channel::internal), -1, 0});
@@ -186,8 +167,7 @@ class Derived {
   }
 
  private:
-  /// A part of every contribution of one rank.
-  Part rows_of(Part part) const noexcept { return {part.at * call_.contributions, part.bytes * call_.contributions}; }
+  Part rows_of(Part part) const noexcept { return tutti::comm::rows_of(call_, part); }
   /// What goes to one rank, one contribution after another.
   void pack_shares() {
     packed_ = scratch_memory<B>(call_.block_bytes() * call_.contributions);

@@ -4,12 +4,12 @@
 /// A flight recorder as JSON, for `tutti-doctor`: as text, into its file after an error, into the files of all ranks of
 /// the process on a signal. Nothing here allocates but `to_json`, so that a signal handler can do the same.
 
+#include <tutti/comm/flight_json.hpp>
 #include <tutti/comm/flight_recorder.hpp>
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -25,118 +25,6 @@ inline std::string_view flight_record_prefix() noexcept {
   char const* const value = std::getenv("TUTTI_FLIGHT_RECORD");
   return value == nullptr ? std::string_view() : value;
 }
-
-/// What a record is of: "all_reduce", "send".
-template <class = void>
-constexpr std::string_view operation_name(FlightRecord const& record) noexcept {
-  switch (record.what) {
-    case FlightRecord::What::collective: return name(record.kind);
-    case FlightRecord::What::send: return "send";
-    case FlightRecord::What::recv: return "recv";
-    case FlightRecord::What::probe: return "probe";
-    case FlightRecord::What::match: return "match";
-  }
-  return "unknown";
-}
-template <class = void>
-constexpr std::string_view name(FlightRecord::State state) noexcept {
-  switch (state) {
-    case FlightRecord::State::started: return "started";
-    case FlightRecord::State::completed: return "completed";
-    case FlightRecord::State::failed: return "failed";
-    case FlightRecord::State::refused: return "refused";
-  }
-  return "unknown";
-}
-
-/// Members of JSON objects, passed to `sink(text)` piece by piece.
-template <class Sink>
-class FlightJson {
- public:
-  explicit FlightJson(Sink& sink) noexcept : sink_(sink) {}
-
-  void write(FlightRecorder const& recorder, std::string_view reason) {
-    FlightRecorder::Identity const& who = recorder.identity();
-    sink_("{");
-    member("tutti_flight_record", 1);
-    member("communicator", who.communicator);
-    member("rank", who.rank);
-    member("size", who.size);
-    member("world_rank", who.world_rank);
-    member("pid", ::getpid());
-    member("operations", static_cast<std::int64_t>(recorder.operations()));
-    member("reason", reason);
-    sink_(", \"records\": [");
-    bool first = true;
-    recorder.visit([&](FlightRecord const& record) {
-      sink_(first ? "\n{" : ",\n{");
-      first = false;
-      first_ = true;
-      write(record);
-      sink_("}");
-    });
-    sink_("]}\n");
-  }
-
- private:
-  void write(FlightRecord const& record) {
-    member("operation", operation_name(record));
-    member("number", static_cast<std::int64_t>(record.number));
-    if (record.what == FlightRecord::What::collective) {
-      if (reduces(record.kind)) member("operator", tutti::name(record.op));
-      if (record.kind != Kind::barrier) {
-        member("dtype", tutti::name(record.dtype));
-        member("element_bytes", record.element_bytes);
-        member("count", record.count);
-      }
-      if (record.peer >= 0) member("root", record.peer);
-    } else {
-      member("peer", record.peer);
-      member("tag", record.tag);
-    }
-    member("bytes", record.bytes());
-    member("file", record.file);
-    member("line", std::int64_t{record.line});
-    member("begin_ns", record.begin);
-    member("end_ns", record.end);
-    member("state", name(record.state));
-  }
-
-  void key(std::string_view text) {
-    sink_(first_ ? "\"" : ", \"");
-    first_ = false;
-    sink_(text);
-    sink_("\": ");
-  }
-  void member(std::string_view name, std::int64_t value) {
-    key(name);
-    char digits[24];
-    char* at = digits + sizeof digits;
-    std::uint64_t rest = value < 0 ? -static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
-    do *--at = static_cast<char>('0' + rest % 10);
-    while ((rest /= 10) != 0);
-    if (value < 0) *--at = '-';
-    sink_(std::string_view(at, static_cast<std::size_t>(digits + sizeof digits - at)));
-  }
-  void member(std::string_view name, std::string_view value) {
-    key(name);
-    sink_("\"");
-    std::size_t plain = 0;
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      auto const c = static_cast<unsigned char>(value[i]);
-      if (c >= 0x20 && c != '"' && c != '\\') continue;
-      sink_(value.substr(plain, i - plain));
-      char const escape[] = {'\\', 'u', '0', '0', "0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]};
-      sink_(std::string_view(escape, sizeof escape));
-      plain = i + 1;
-    }
-    sink_(value.substr(plain));
-    sink_("\"");
-  }
-
-  Sink& sink_;
-  bool first_ = true;
-};
 
 /// `reason` says why it is asked for: the text of an error, the name of a signal.
 template <class = void>
