@@ -89,6 +89,7 @@
 #include <tutti/comm/communicator.hpp>
 #include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/port.hpp>
+#include <tutti/comm/port_collective.hpp>
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>

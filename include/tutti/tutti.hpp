@@ -95,6 +95,7 @@
 #include <tutti/backend/threads.hpp>
 #include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/port.hpp>
+#include <tutti/comm/port_collective.hpp>
 #include <tutti/comm/communicator_port.hpp>
 #include <tutti/core/json_text.hpp>
 #include <tutti/comm/trace.hpp>

@@ -23,6 +23,7 @@
 // Covers: <tutti/comm/plans.hpp>
 // Covers: <tutti/comm/point_to_point.hpp>
 // Covers: <tutti/comm/port.hpp>
+// Covers: <tutti/comm/port_collective.hpp>
 // Covers: <tutti/comm/operand_checks.hpp>
 // Covers: <tutti/comm/ragged.hpp>
 // Covers: <tutti/comm/start_queue.hpp>

@@ -8,19 +8,18 @@
 #include <tutti/comm/heap.hpp>
 #include <tutti/comm/message.hpp>
 #include <tutti/comm/port.hpp>
+#include <tutti/comm/port_collective.hpp>
 #include <tutti/comm/staged.hpp>
 #include <tutti/core/list.hpp>
 #include <tutti/core/owner.hpp>
 #include <tutti/core/shared.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 namespace tutti::comm {
-
 namespace detail {
 
 /// `Place` is where the buffers are: the backend's device or its accelerator.
@@ -40,29 +39,25 @@ class CommunicatorPort final : public Port, private PortQueue {
   int size() const noexcept override { return core_->backend.size(); }
 
   Ticket start_all_reduce(void* data, std::int64_t count, DType dtype, PortOp op, std::source_location where) override {
-    return start(make(Kind::all_reduce, data, data, count, dtype, -1, where), op);
+    return start(port_collective(Kind::all_reduce, data, data, count, dtype, -1, where), op);
   }
   Ticket start_broadcast(void* data, std::int64_t count, DType dtype, int root, std::source_location where) override {
-    if (root < 0 || root >= size())
-      throw Error(ErrorKind::invalid_argument, "broadcast",
-                  "root " + std::to_string(root) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1),
-                  where)
-          .with_rank(rank());
-    return start(make(Kind::broadcast, rank() == root ? data : nullptr, data, count, dtype, root, where));
+    check_port_rank("broadcast", "root", root, *core_, where);
+    return start(port_collective(Kind::broadcast, rank() == root ? data : nullptr, data, count, dtype, root, where));
   }
   Ticket start_all_gather(void const* from, void* to, std::int64_t count, DType dtype,
                           std::source_location where) override {
-    return start(make(Kind::all_gather, from, to, count, dtype, -1, where));
+    return start(port_collective(Kind::all_gather, from, to, count, dtype, -1, where));
   }
   Ticket start_reduce_scatter(void const* from, void* to, std::int64_t count, DType dtype, PortOp op,
                               std::source_location where) override {
-    Collective call = make(Kind::reduce_scatter, from, to, count, dtype, -1, where);
+    Collective call = port_collective(Kind::reduce_scatter, from, to, count, dtype, -1, where);
     call.consumes = true;
     return start(call, op);
   }
   Ticket start_all_to_all(void const* from, void* to, std::int64_t count, DType dtype,
                           std::source_location where) override {
-    return start(make(Kind::all_to_all, from, to, count, dtype, -1, where));
+    return start(port_collective(Kind::all_to_all, from, to, count, dtype, -1, where));
   }
 
   Ticket start_send(void const* data, std::int64_t bytes, int to, int tag, std::source_location where) override {
@@ -108,11 +103,8 @@ class CommunicatorPort final : public Port, private PortQueue {
   }
   void barrier(std::source_location where) override {
     if constexpr (!reached) return Port::barrier(where);
-    jobs_.push_back({++last_, make_owner<CollectiveJob<B>>(*core_, make(Kind::barrier, nullptr, nullptr, 0,
-                                                                        DType::byte, -1, where)),
-                     where});
-    core_->enlist(*jobs_.back().job);
-    wait(last_);
+    Collective const call = port_collective(Kind::barrier, nullptr, nullptr, 0, DType::byte, -1, where);
+    wait(enlist(make_owner<CollectiveJob<B>>(*core_, call), where));
   }
   void* share([[maybe_unused]] std::size_t bytes, [[maybe_unused]] std::source_location where) override {
     if constexpr (SharesBlocks<B> && !reached) {
@@ -146,44 +138,10 @@ class CommunicatorPort final : public Port, private PortQueue {
     std::source_location where;
   };
 
-  /// The erased reduction for a run-time type and operator. Errors: dtype, for types that no graph reduces.
-  static Reduction reduction(DType dtype, PortOp op, std::source_location where) {
-    auto const of = [&]<class T>(T) -> Reduction {
-      if constexpr (is_floating(dtype_of<T>) || std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t>) {
-        switch (op) {
-          case PortOp::sum: return reduction_of<T>(sum);
-          case PortOp::min: return reduction_of<T>(min);
-          case PortOp::max: return reduction_of<T>(max);
-          case PortOp::avg: return reduction_of<T>(avg);
-        }
-      }
-      throw Error(
-          ErrorKind::dtype, "Port",
-          "elements of type " + std::string(name(dtype_of<T>)) +
-              " are not reduced through a port. Use a floating type, int32 or int64, or the communicator itself",
-          where);
-    };
-    return with_dtype(dtype, of);
-  }
-  static Collective make(Kind kind, void const* from, void* to, std::int64_t count, DType dtype, int root,
-                         std::source_location where) {
-    if (count < 0)
-      throw Error(ErrorKind::invalid_argument, std::string(name(kind)),
-                  "count " + std::to_string(count) + " is negative", where);
-    return {kind, dtype, root, count, from, to, {}, where};
-  }
-  static Collective made_of(PortCall const& call, std::source_location where) {
-    constexpr Kind kinds[] = {Kind::all_reduce, Kind::broadcast, Kind::all_gather, Kind::reduce_scatter};
-    Kind const kind = kinds[static_cast<int>(call.kind)];
-    Collective made = make(kind, call.from, call.to, call.count, call.dtype, rooted(kind) ? call.root : -1, where);
-    if (reduces(kind)) made.reduction = reduction(call.dtype, call.op, where);
-    made.purpose = Purpose::reached;
-    return made;
-  }
   bool takes(PortCall const& call) const noexcept override {
     if constexpr (enqueues) {
       try {
-        return core_->backend.enqueues(made_of(call, std::source_location::current()));
+        return core_->backend.enqueues(port_collective(call, std::source_location::current()));
       } catch (...) {  // of a type that no port reduces
       }
     }
@@ -192,9 +150,7 @@ class CommunicatorPort final : public Port, private PortQueue {
   void begin([[maybe_unused]] void* stream, [[maybe_unused]] std::source_location where) override {
     if constexpr (enqueues) {
       auto const stay = core_->visit("enqueue", where);
-      jobs_.push_back({++last_, make_owner<EnqueuedTurn<B>>(*core_), where});
-      core_->enlist(*jobs_.back().job);
-      wait(last_);
+      wait(enlist(make_owner<EnqueuedTurn<B>>(*core_), where));
       core_->backend.begin_enqueued(stream);
     }
   }
@@ -202,7 +158,7 @@ class CommunicatorPort final : public Port, private PortQueue {
                [[maybe_unused]] std::source_location where) override {
     if constexpr (enqueues) {
       auto const stay = core_->visit("enqueue", where);
-      core_->backend.enqueue(made_of(call, where), after, done);
+      core_->backend.enqueue(port_collective(call, where), after, done);
     }
   }
   std::uint64_t end([[maybe_unused]] DType dtype, [[maybe_unused]] std::int64_t total, [[maybe_unused]] void* done,
@@ -211,8 +167,7 @@ class CommunicatorPort final : public Port, private PortQueue {
       auto const stay = core_->visit("enqueue", where);
       core_->backend.end_enqueued(done);
       PortCall const all{.dtype = dtype, .count = total};
-      jobs_.push_back({++last_, make_owner<EnqueuedRun<B>>(*core_, made_of(all, where), done), where});
-      core_->enlist(*jobs_.back().job);
+      enlist(make_owner<EnqueuedRun<B>>(*core_, port_collective(all, where), done), where);
     }
     return last_;
   }
@@ -221,11 +176,7 @@ class CommunicatorPort final : public Port, private PortQueue {
     if constexpr (reached) {
       throw Error(ErrorKind::unavailable, operation, "messages of a port are of the host's memory", where);
     } else {
-      if (peer < 0 || peer >= size())
-        throw Error(ErrorKind::invalid_argument, operation,
-                    "rank " + std::to_string(peer) + " does not exist. Ranks are 0 to " + std::to_string(size() - 1),
-                    where)
-            .with_rank(rank());
+      check_port_rank(operation, "rank", peer, *core_, where);
       auto const stay = core_->visit(operation, where);
       Owner<TransferJob<B>> job = make_owner<TransferJob<B>>(*core_, operation);
       try {
@@ -233,18 +184,19 @@ class CommunicatorPort final : public Port, private PortQueue {
       } catch (...) {
         job->postpone();  // who waits for it is told
       }
-      jobs_.push_back({++last_, std::move(job), where});
-      core_->enlist(*jobs_.back().job);
-      return last_;
+      return enlist(std::move(job), where);
     }
   }
   Ticket start(Collective call, PortOp op) {
-    call.reduction = reduction(call.dtype, op, call.where);
+    call.reduction = port_reduction(call.dtype, op, call.where);
     return start(call);
   }
   Ticket start(Collective const& call) {
     auto const stay = core_->visit(name(call.kind).data(), call.where);
-    jobs_.push_back({++last_, job_of(call), call.where});
+    return enlist(job_of(call), call.where);
+  }
+  Ticket enlist(Owner<Job> job, std::source_location where) {
+    jobs_.push_back({++last_, std::move(job), where});
     core_->enlist(*jobs_.back().job);
     return last_;
   }
