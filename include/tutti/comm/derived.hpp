@@ -5,6 +5,7 @@
 /// scans spread the work: share r of the result is computed by rank r, in rank order. A tag per collective makes the
 /// order in which several of them progress irrelevant.
 
+#include <tutti/comm/buffer_parts.hpp>
 #include <tutti/comm/collective_text.hpp>
 #include <tutti/comm/core.hpp>
 #include <tutti/core/concat.hpp>
