@@ -72,6 +72,7 @@
 #include <tutti/comm/at_once.hpp>
 #include <tutti/comm/call.hpp>
 #include <tutti/comm/call_buffers.hpp>
+#include <tutti/comm/buffer_parts.hpp>
 #include <tutti/comm/derived.hpp>
 #include <tutti/comm/heap.hpp>
 #include <tutti/core/function_ref.hpp>
@@ -92,7 +93,6 @@
 #include <tutti/comm/launch.hpp>
 #include <tutti/exec/processors.hpp>
 #include <tutti/backend/threads.hpp>
-#include <tutti/comm/buffer_parts.hpp>
 #include <tutti/comm/enqueued.hpp>
 #include <tutti/comm/port.hpp>
 #include <tutti/comm/port_collective.hpp>
