@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// @file
 /// A collective call as text and as numbers.
+// Covers: <tutti/comm/collective.hpp>
 
 #include "support/catch.hpp"
 
-#include <tutti/comm/collective.hpp>
+#include <tutti/comm/collective_facts.hpp>
+#include <tutti/comm/collective_text.hpp>
 
 using namespace tutti;
 using test::contains;
