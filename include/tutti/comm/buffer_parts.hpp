@@ -34,8 +34,9 @@ inline BufferPart rows_of(Collective const& call, BufferPart part) noexcept {
   return {part.at * call.contributions, part.bytes * call.contributions};
 }
 
-inline std::byte* plus(void* p, std::int64_t bytes) noexcept { return static_cast<std::byte*>(p) + bytes; }
-inline std::byte const* plus(void const* p, std::int64_t bytes) noexcept {
+/// The memory so many bytes behind p.
+inline std::byte* bytes_at(void* p, std::int64_t bytes) noexcept { return static_cast<std::byte*>(p) + bytes; }
+inline std::byte const* bytes_at(void const* p, std::int64_t bytes) noexcept {
   return static_cast<std::byte const*>(p) + bytes;
 }
 

@@ -86,8 +86,8 @@ class Derived {
     transfers_.push_back(
         {core_.backend.start_recv(to, bytes, DType::byte, from, tag_, Channel::internal), from, bytes});
   }
-  void send(void const* from, Part part, int to) { send(plus(from, part.at), part.bytes, to); }
-  void receive(void* to, Part part, int from) { receive(plus(to, part.at), part.bytes, from); }
+  void send(void const* from, Part part, int to) { send(bytes_at(from, part.at), part.bytes, to); }
+  void receive(void* to, Part part, int from) { receive(bytes_at(to, part.at), part.bytes, from); }
   void copy(void* to, void const* from, std::int64_t bytes) const {
     if (to != from && bytes != 0) typename B::Device{}.copy_within(to, from, static_cast<std::size_t>(bytes));
   }
@@ -139,11 +139,11 @@ class Derived {
         case Kind::reduce: case Kind::all_reduce: case Kind::reduce_scatter: case Kind::scan: case Kind::exscan:
         case Kind::reduce_scatter_v:
           send(call_.from, share(peer), peer);
-          receive(plus(inputs_.data(), peer * share(rank_).bytes), share(rank_).bytes, peer);
+          receive(bytes_at(inputs_.data(), peer * share(rank_).bytes), share(rank_).bytes, peer);
           break;
         case Kind::all_reduce_contributions:
           send(packed_.data(), rows_of(share(peer)), peer);
-          receive(plus(inputs_.data(), peer * rows_of(share(rank_)).bytes), rows_of(share(rank_)).bytes, peer);
+          receive(bytes_at(inputs_.data(), peer * rows_of(share(rank_)).bytes), rows_of(share(rank_)).bytes, peer);
           break;
       }
     }
@@ -152,16 +152,17 @@ class Derived {
         if (root_here) copy(call_.to, call_.from, block);
         break;
       case Kind::gather: case Kind::gather_v:
-        if (root_here) copy(plus(call_.to, part_of_to(rank_).at), call_.from, block);
+        if (root_here) copy(bytes_at(call_.to, part_of_to(rank_).at), call_.from, block);
         break;
       case Kind::all_gather: case Kind::all_gather_v:
-        copy(plus(call_.to, part_of_to(rank_).at), call_.from, block);
+        copy(bytes_at(call_.to, part_of_to(rank_).at), call_.from, block);
         break;
       case Kind::scatter: case Kind::scatter_v:
-        if (root_here) copy(call_.to, plus(call_.from, part_of_from(rank_).at), block);
+        if (root_here) copy(call_.to, bytes_at(call_.from, part_of_from(rank_).at), block);
         break;
       case Kind::all_to_all: case Kind::all_to_all_v:
-        copy(plus(call_.to, part_of_to(rank_).at), plus(call_.from, part_of_from(rank_).at), part_of_to(rank_).bytes);
+        copy(bytes_at(call_.to, part_of_to(rank_).at), bytes_at(call_.from, part_of_from(rank_).at),
+             part_of_to(rank_).bytes);
         break;
       default: break;
     }
@@ -174,8 +175,8 @@ class Derived {
     packed_ = scratch_memory<B>(call_.block_bytes() * call_.contributions);
     for (int peer = 0; peer < size_; ++peer)
       for (std::int64_t row = 0; row < call_.contributions && peer != rank_; ++row)
-        copy(plus(packed_.data(), rows_of(share(peer)).at + row * share(peer).bytes),
-             plus(call_.from, row * call_.block_bytes() + share(peer).at), share(peer).bytes);
+        copy(bytes_at(packed_.data(), rows_of(share(peer)).at + row * share(peer).bytes),
+             bytes_at(call_.from, row * call_.block_bytes() + share(peer).at), share(peer).bytes);
   }
 
   void fold(List<void const*> const& inputs, int ranks, void* to) {
@@ -188,14 +189,14 @@ class Derived {
     List<void const*> inputs;
     for (int peer = 0; peer < size_; ++peer)
       for (std::int64_t row = 0; row < call_.contributions; ++row)
-        inputs.push_back(peer == rank_ ? plus(call_.from, row * call_.block_bytes() + own.at)
-                                       : plus(inputs_.data(), (peer * call_.contributions + row) * own.bytes));
+        inputs.push_back(peer == rank_ ? bytes_at(call_.from, row * call_.block_bytes() + own.at)
+                                       : bytes_at(inputs_.data(), (peer * call_.contributions + row) * own.bytes));
     switch (call_.kind) {
       case Kind::reduce_scatter: case Kind::reduce_scatter_v: fold(inputs, size_, call_.to); break;
       case Kind::scan: case Kind::exscan: prefixes(inputs, own); break;
       case Kind::reduce:
         if (rank_ == call_.root) {
-          fold(inputs, size_, plus(call_.to, own.at));
+          fold(inputs, size_, bytes_at(call_.to, own.at));
           for (int step = 1; step < size_; ++step) receive_share((rank_ + step) % size_);
         } else {
           results_ = scratch_memory<B>(own.bytes);
@@ -204,7 +205,7 @@ class Derived {
         }
         break;
       default: {
-        void* const result = plus(call_.to, own.at);
+        void* const result = bytes_at(call_.to, own.at);
         fold(inputs, static_cast<int>(inputs.size()), result);
         for (int step = 1; step < size_; ++step) {
           int const peer = (rank_ + step) % size_;
@@ -221,8 +222,8 @@ class Derived {
     int const inclusive = call_.kind == Kind::scan ? 1 : 0;
     results_ = scratch_memory<B>(own.bytes * size_);
     List<void*> results;
-    for (int r = 0; r < size_; ++r) results.push_back(plus(results_.data(), r * own.bytes));
-    results[static_cast<std::size_t>(rank_)] = rank_ + inclusive > 0 ? plus(call_.to, own.at) : nullptr;
+    for (int r = 0; r < size_; ++r) results.push_back(bytes_at(results_.data(), r * own.bytes));
+    results[static_cast<std::size_t>(rank_)] = rank_ + inclusive > 0 ? bytes_at(call_.to, own.at) : nullptr;
     call_.reduction.prefixes(call_.reduction.state, inputs.data(), size_, results.data(), inclusive != 0,
                              own.bytes / element_);
     for (int step = 1; step < size_; ++step) {

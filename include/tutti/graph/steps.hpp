@@ -188,8 +188,6 @@ constexpr std::string_view name(StepKind kind) noexcept {
   return "unknown";
 }
 
-/// One unit of work. Which attributes mean something follows from `kind`; operators with attributes of their own say
-/// them here.
 /// The arithmetic of an operation on these types: that of float64, of float32, or of integers modulo 2^64, unsigned
 /// where an uint64 is among them. Steps keep it when they are merged: their reads and writes no longer tell.
 inline DType registers_of(std::initializer_list<DType> result, std::span<DType const> operands) {
@@ -204,6 +202,8 @@ inline DType registers_of(std::initializer_list<DType> result, std::span<DType c
   return wide ? DType::float64 : floating || !number ? DType::float32 : beyond ? DType::uint64 : DType::int64;
 }
 
+/// One unit of work. Which attributes mean something follows from `kind`; operators with attributes of their own say
+/// them here.
 struct Step {
   StepKind kind{};
   List<Ref> reads;
