@@ -6,6 +6,7 @@
 
 #include <tutti/comm/collective.hpp>
 #include <tutti/comm/shared/call.hpp>
+#include <tutti/config.hpp>
 
 #include <cstdint>
 
@@ -63,8 +64,9 @@ constexpr std::int64_t expected_sizes(Collective const& call, int rank, int rank
 struct Slice {
   std::int64_t begin = 0, end = 0;
 };
-/// The elements of [at, at + count) that a rank reduces: whole cache lines, where elements divide one.
-inline Slice slice_of(Call const& c, int rank, int ranks, std::int64_t at, std::int64_t count) noexcept {
+/// The elements of [at, at + count) that a rank reduces: whole cache lines, where elements divide one. Inline, for the
+/// shortest calls.
+TUTTI_ALWAYS_INLINE Slice slice_of(Call const& c, int rank, int ranks, std::int64_t at, std::int64_t count) noexcept {
   std::int64_t const line = c.element_bytes() < 64 ? 64 / c.element_bytes() : 1;
   std::int64_t const lines = (count + line - 1) / line;
   auto const bound = [&](int r) {
