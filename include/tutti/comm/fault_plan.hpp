@@ -56,9 +56,12 @@ struct FaultPlan {
     for (PlannedFault const& planned : faults)
       if (planned.rank == rank && planned.operation == operation) return planned.fault;
     double chance = static_cast<double>(random(rank, operation, 0) >> 11) * 0x1p-53;
-    if ((chance -= delay) < 0) return Fault::delay;
-    if ((chance -= drop) < 0) return Fault::drop;
-    if ((chance -= kill) < 0) return Fault::kill;
+    chance -= delay;
+    if (chance < 0) return Fault::delay;
+    chance -= drop;
+    if (chance < 0) return Fault::drop;
+    chance -= kill;
+    if (chance < 0) return Fault::kill;
     return chance - corrupt < 0 ? Fault::corrupt : Fault::none;
   }
   /// Errors     invalid_argument.

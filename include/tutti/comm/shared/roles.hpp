@@ -35,7 +35,7 @@ constexpr bool has_blocks(Kind kind) noexcept {
 constexpr bool contributes(Collective const& call, int rank) noexcept {
   return !rooted_source(call.kind) || rank == call.root;
 }
-constexpr bool gets_result(Collective const& call, int rank) noexcept {
+TUTTI_ALWAYS_INLINE constexpr bool gets_result(Collective const& call, int rank) noexcept {
   switch (call.kind) {
     case Kind::reduce: case Kind::gather: case Kind::gather_v: return rank == call.root;
     case Kind::exscan: return rank != 0;
