@@ -27,8 +27,7 @@ inline constexpr Count any_count{0, -1};
 constexpr Form form_of(Op op) {
   switch (op) {
     case Op::input: case Op::parameter: case Op::scalar: return {0, 0, 0};
-    case Op::rank: return {0, {0, 1}, 0};
-    case Op::state: return {0, {0, 1}, 0};
+    case Op::rank: case Op::state: return {0, {0, 1}, 0};
     case Op::constant: return {0, 0, 1};
     case Op::iota: return {0, 1, 0};
     case Op::stop_gradient: case Op::reshape: return {1, 0, 0};

@@ -4,7 +4,7 @@
 /// The switch over operations that infer.hpp's pieces serve: types of the results of a draft.
 
 #include <tutti/graph/infer.hpp>
-#include <tutti/graph/infer_composites.hpp>
+#include <tutti/graph/infer_composites.hpp>  // NOLINT(misc-header-include-cycle)
 #include <tutti/graph/op/table.hpp>
 
 #include <span>

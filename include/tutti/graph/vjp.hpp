@@ -9,8 +9,8 @@
 
 #include <tutti/graph/back.hpp>
 #include <tutti/graph/composites.hpp>
-#include <tutti/graph/vjp_arrays.hpp>
-#include <tutti/graph/vjp_composites.hpp>
+#include <tutti/graph/vjp_arrays.hpp>  // NOLINT(misc-header-include-cycle)
+#include <tutti/graph/vjp_composites.hpp>  // NOLINT(misc-header-include-cycle)
 
 namespace tutti::graph {
 

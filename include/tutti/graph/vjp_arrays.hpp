@@ -133,4 +133,4 @@ constexpr void back_dot(Back const& n) {
 }  // namespace tutti::graph::detail
 
 // Rules are of no use without their table and the reverse pass.
-#include <tutti/graph/vjp.hpp>
+#include <tutti/graph/vjp.hpp>  // NOLINT(misc-header-include-cycle)

@@ -78,4 +78,4 @@ constexpr void back_loss(Back const& n) {
 }  // namespace tutti::graph::detail
 
 // Rules are of no use without their table and the reverse pass.
-#include <tutti/graph/vjp.hpp>
+#include <tutti/graph/vjp.hpp>  // NOLINT(misc-header-include-cycle)
