@@ -38,7 +38,7 @@ UMBRELLAS = {
 INDIRECT = ("core/block", "core/hash", "core/setting", "exec/child_process", "exec/context", "exec/isa", "exec/cuda", "exec/memory_limit", "exec/scratch", "exec/team", "kernel/block_product", "kernel/cpu/block_product", "kernel/cuda", "graph/cuda", "graph/iree", "graph/stablehlo", "graph/onnx", "io/onnx", "infer/onnx", "train/cuda", "train/iree", "train/onnx", "infer/cuda", "infer/http", "watch", "comm/bandwidth",
             "comm/decorator", "comm/device_choice", "comm/fault_injector", "comm/fault_plan", "comm/flight_dump",
             "comm/flight_json", "comm/json_members", "comm/object_parts", "comm/objects", "comm/shared",
-            "comm/statistics", "comm/traced", "comm/window", "tensor/dlpack", "tensor/mt19937", "tensor/random")
+            "comm/statistics", "comm/trace", "comm/window", "tensor/dlpack", "tensor/mt19937", "tensor/random")
 CHEAP = ("core", "reflect", "tensor", "exec", "comm", "backend/threads", "kernel", "graph")
 EXPENSIVE = ("<functional>", "<iostream>", "<thread>", "<ranges>", "<regex>")
 # Test folders that mirror no folder of the library; nor do instances of laws (laws*.cpp).

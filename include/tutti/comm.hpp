@@ -94,10 +94,9 @@
 #include <tutti/comm/launcher.hpp>
 #include <tutti/comm/factory.hpp>
 #include <tutti/comm/launch.hpp>
-#include <tutti/core/json_text.hpp>
-#include <tutti/comm/trace.hpp>
 #include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
+#include <tutti/core/json_text.hpp>
 #include <tutti/core/nearest_name.hpp>
 #include <tutti/core/request_checks.hpp>
 #include <tutti/exec/processors.hpp>

@@ -97,10 +97,9 @@
 #include <tutti/comm/port.hpp>
 #include <tutti/comm/port_collective.hpp>
 #include <tutti/comm/communicator_port.hpp>
-#include <tutti/core/json_text.hpp>
-#include <tutti/comm/trace.hpp>
 #include <tutti/comm/wait.hpp>
 #include <tutti/core/convert.hpp>
+#include <tutti/core/json_text.hpp>
 #include <tutti/core/nearest_name.hpp>
 #include <tutti/core/request_checks.hpp>
 #include <tutti/tensor/copy.hpp>

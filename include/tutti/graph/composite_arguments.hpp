@@ -33,6 +33,22 @@ inline std::int64_t rows(Operands const& call, std::size_t i) {
 inline float scale(Operands const& call) { return static_cast<float>(call.step.value); }
 inline float eps(Operands const& call) { return static_cast<float>(call.step.eps); }
 
+/// What attention and its gradient have alike; the packed projections are operand `qkv`.
+template <class Kernel>
+Kernel attention_sizes(Operands const& call, std::size_t qkv) {
+  Step const& step = call.step;
+  Shape const& packed = shape(call, qkv);
+  Kernel sizes;
+  sizes.batch = packed[0];
+  sizes.tokens = packed[1];
+  sizes.heads = step.heads;
+  sizes.head_size = packed[2] / (step.heads + 2 * step.kv_heads);
+  sizes.scale = scale(call);
+  sizes.kv_heads = step.kv_heads;
+  sizes.product = kernel::product_in(step.product);
+  return sizes;
+}
+
 }  // namespace detail
 
 /// Rows are float; what a normalisation gives, and its gradient, are Y.
@@ -93,38 +109,20 @@ kernel::SwiGluGradientOf<T> swiglu_gradient(Operands const& call) {
 
 template <class T = float>
 kernel::AttentionOf<T> attention(Operands const& call) {
-  Step const& step = call.step;
-  Shape const& qkv = detail::shape(call, 0);
-  kernel::AttentionOf<T> a;
-  a.batch = qkv[0];
-  a.tokens = qkv[1];
-  a.heads = step.heads;
-  a.head_size = qkv[2] / (step.heads + 2 * step.kv_heads);
-  a.scale = detail::scale(call);
+  auto a = detail::attention_sizes<kernel::AttentionOf<T>>(call, 0);
   a.qkv = call.read<T>(0);
   a.out = call.write<T>(0);
   a.lse = call.write(1);
-  a.kv_heads = step.kv_heads;
-  a.product = kernel::product_in(step.product);
   return a;
 }
 template <class T = float>
 kernel::AttentionGradientOf<T> attention_gradient(Operands const& call) {
-  Step const& step = call.step;
-  Shape const& qkv = detail::shape(call, 1);
-  kernel::AttentionGradientOf<T> g;
-  g.batch = qkv[0];
-  g.tokens = qkv[1];
-  g.heads = step.heads;
-  g.head_size = qkv[2] / (step.heads + 2 * step.kv_heads);
-  g.scale = detail::scale(call);
+  auto g = detail::attention_sizes<kernel::AttentionGradientOf<T>>(call, 1);
   g.dout = call.read<T>(0);
   g.qkv = call.read<T>(1);
   g.out = call.read<T>(2);
   g.lse = call.read(3);
   g.dqkv = call.write<T>(0);
-  g.kv_heads = step.kv_heads;
-  g.product = kernel::product_in(step.product);
   return g;
 }
 

@@ -8,7 +8,6 @@
 #include <tutti/graph/steps.hpp>
 
 #include <cstddef>
-#include <cstdint>
 
 namespace tutti::graph::lowering {
 

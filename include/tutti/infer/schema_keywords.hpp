@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -40,8 +39,8 @@ inline SchemaJson parse_schema(std::string const& text) {
     char const c = text[i];
     if (inside && c == '\\') ++i;
     else if (c == '"') inside = !inside;
-    else if (!inside && (depth += (c == '{' || c == '[') - (c == '}' || c == ']')) > 64)
-      refuse_schema("", "it is more than 64 deep");
+    else if (!inside) depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+    if (depth > 64) refuse_schema("", "it is more than 64 deep");
   }
   SchemaJson schema = SchemaJson::parse(text, nullptr, false);
   if (schema.is_discarded()) refuse_schema("", "it is not JSON");

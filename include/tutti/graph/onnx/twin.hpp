@@ -12,7 +12,6 @@
 #include <tutti/tensor/shape.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 namespace tutti::graph::onnx {
