@@ -5,7 +5,7 @@
 
 #include <tutti/graph/infer.hpp>
 #include <tutti/graph/infer_composites.hpp>  // NOLINT(misc-header-include-cycle)
-#include <tutti/graph/op/table.hpp>
+#include <tutti/graph/op/table.hpp>  // NOLINT(misc-header-include-cycle)
 
 #include <span>
 
